@@ -4,6 +4,9 @@ The tables are Go code of internal packages. Their module is copied into a tempo
 recorder beside this file is added to the copy, and the tests run there. What they were given and
 what came of it is written to tests/data/dra, one case a line. Needs Go and the module cache of the
 control plane's build. Run it again when the pinned Kubernetes changes.
+
+The same tables make the same files. What differs from run to run is replaced: the order of Go's
+maps, random UIDs, and times.
 """
 
 from __future__ import annotations
@@ -11,17 +14,26 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
+from typing import Any, Final
 
 from stowplan.lab.controlplane.targets import KUBERNETES
 
 HERE = Path(__file__).parent
 DATA = HERE.parents[1] / "tests/data/dra"
+#: When every recorded case began.
+NOW: Final = datetime.fromisoformat("2026-01-01T00:00:00Z")
+_UID: Final = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+_TIME: Final = re.compile(r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ\b")
+#: Members of a case that Go lists in any order.
+_UNORDERED: Final = ("allocated", "capacity", "classes", "shared")
 
 
 @dataclass(frozen=True)
@@ -127,12 +139,46 @@ def record(table: Table, folder: Path) -> list[str]:
     if not recorded.exists() or (run.returncode and not table.fails):
         raise SystemExit(f"the tests of {table.package} failed:\n{run.stdout[-3000:]}{run.stderr}")
     cases = [json.loads(line) for line in recorded.read_text(encoding="utf-8").splitlines()]
-    if table.name == "plugin_cases":
-        # Go goes through that table in any order.
-        cases.sort(key=lambda case: (case["table"], case["name"]))
-    return [
-        json.dumps(_pruned(case), separators=(",", ":"), sort_keys=True) + "\n" for case in cases
-    ]
+    return lines_of(cases)
+
+
+def lines_of(cases: list[Any]) -> list[str]:
+    """The cases as lines, in an order of their own: Go goes through its tables in any order."""
+    lines = [(case.get("table", ""), case.get("name", ""), line_of(case)) for case in cases]
+    return [line for *_, line in sorted(lines)]
+
+
+def line_of(case: Any) -> str:
+    """A case as JSON that is the same whenever it is recorded."""
+    pruned: Any = _pruned(case)
+    for name in _UNORDERED:
+        if name in pruned:
+            pruned[name].sort(key=_text)
+    began = datetime.fromisoformat(pruned["now"]) if "now" in pruned else NOW
+    text = _TIME.sub(lambda time: _shifted(time[0], began), _text(pruned))
+    numbers: dict[str, int] = {}
+    for uid in _UID.findall(text):
+        numbers.setdefault(uid, len(numbers))
+    return _UID.sub(lambda uid: f"00000000-0000-4000-8000-{numbers[uid[0]]:012}", text) + "\n"
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), sort_keys=True)
+
+
+def _shifted(time: str, began: datetime) -> str:
+    """The time in a case that began at `NOW`.
+
+    A case takes seconds, and begins minutes after the tests, which is what most of its times are
+    relative to: they become the case's own, or ten minutes before its tests, a minute ago.
+    """
+    age_s = (began - datetime.fromisoformat(time)).total_seconds()
+    if age_s < 300:
+        age_s = 0
+    elif age_s > 600:
+        age_s = 660
+    shifted = datetime.fromtimestamp(NOW.timestamp() - round(age_s, -1), NOW.tzinfo)
+    return shifted.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _pruned(value: object) -> object:

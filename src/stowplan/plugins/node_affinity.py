@@ -34,14 +34,14 @@ from stowplan.cluster.pod_info import PodInfo
 from stowplan.cluster.table import Int32Array, Int64Array
 from stowplan.cluster.views import NodeView, Overlay
 from stowplan.config.plugin_args import NodeAffinityArgs
-from stowplan.errors import PluginError
+from stowplan.errors import StatusError
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import RowSet, takes_slices
 from stowplan.framework.handle import Handle
 from stowplan.framework.integers import default_normalize
 from stowplan.framework.plugin import Plugin, PreFilterResult, Reads
 from stowplan.framework.status import SKIP, Status, error, unresolvable
-from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
+from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint, Topics
 
 _POD_MISMATCH = unresolvable("node(s) didn't match Pod's node affinity/selector")
 _ENFORCED_MISMATCH = unresolvable("node(s) didn't match scheduler-enforced node affinity")
@@ -141,14 +141,14 @@ class NodeAffinity(Plugin):
         preferences = _preferences(pod)
         if preferences.errors:
             # Only where PreScore is disabled, as it refuses such a pod.
-            raise PluginError(self.name, "Score", join_errors(preferences.errors))
+            raise StatusError(self.name, "Score", join_errors(preferences.errors))
         return preferences
 
     # Coming back
 
     def events(self) -> Sequence[EventHint]:
         node = ClusterEvent("Node", ActionType.ADD | ActionType.UPDATE_NODE_LABEL)
-        return (EventHint(node, self._node_began_to_match),)
+        return (EventHint(node, self._node_began_to_match, _NODES),)
 
     def _node_began_to_match(self, pod: Pod, old: object, new: object) -> Hint:
         """As upstream, the pod's own terms alone decide whether an old node matched before."""
@@ -185,6 +185,21 @@ def _named_nodes(required: objects.NodeSelector) -> frozenset[str] | None:
             return None
         nodes |= frozenset.intersection(*named)
     return nodes if required.node_selector_terms else None
+
+
+def _nodes_of_pod(pod: Pod) -> frozenset[str] | None:
+    """The nodes whose events may help; a DaemonSet's pod names one. None: any node's."""
+    affinity, compiled = _affinity(pod), required_nodes(pod).terms
+    if affinity is None or affinity.required is None or compiled is None or compiled.errors:
+        return None
+    return _named_nodes(affinity.required)
+
+
+def _node_of_event(old: object, new: object) -> tuple[str] | None:
+    return (new.name,) if isinstance(new, Node) and isinstance(old, Node | None) else None
+
+
+_NODES = Topics(_nodes_of_pod, _node_of_event)
 
 
 def _preferences(pod: Pod) -> Preferences:

@@ -19,6 +19,7 @@ from stowplan.framework.forms import RowSet, takes_slices
 from stowplan.framework.plugin import Need, Plugin, Reads
 from stowplan.framework.status import SKIP, Status, unresolvable
 from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
+from stowplan.queue.topics import OWN_POD, all_or_none
 
 _MISSING = unresolvable("node(s) didn't match Pod's required features")
 _RESTART_ALL_CONTAINERS = "RestartAllContainersOnContainerExits"
@@ -62,7 +63,10 @@ class NodeDeclaredFeatures(Plugin):
     def events(self) -> Sequence[EventHint]:
         node = ClusterEvent("Node", ActionType.ADD | ActionType.UPDATE_NODE_DECLARED_FEATURE)
         pod = ClusterEvent("Pod", ActionType.UPDATE)
-        return (EventHint(node, _features_changed), EventHint(pod, _needs_changed))
+        return (
+            EventHint(node, topics=all_or_none(_features_changed)),
+            EventHint(pod, _needs_changed, OWN_POD),
+        )
 
 
 def _required(pod: Pod) -> frozenset[str]:
@@ -80,16 +84,15 @@ def _required(pod: Pod) -> frozenset[str]:
     return frozenset(found)
 
 
-def _features_changed(_pod: Pod, old: object, new: object) -> Hint:
+def _features_changed(old: object, new: object) -> bool:
     if not isinstance(old, Node) or not isinstance(new, Node):
-        return Hint.QUEUE
-    before, after = old.status.declared_features or (), new.status.declared_features or ()
-    return Hint.SKIP if before == after else Hint.QUEUE
+        return True
+    return (old.status.declared_features or ()) != (new.status.declared_features or ())
 
 
 def _needs_changed(pod: Pod, old: object, new: object) -> Hint:
-    if not isinstance(old, Pod) or not isinstance(new, Pod):
+    if not isinstance(new, Pod):
         return Hint.QUEUE
-    if new.uid != pod.uid or _required(old) == _required(new):
+    if new.uid != pod.uid or (isinstance(old, Pod) and _required(old) == _required(new)):
         return Hint.SKIP
     return Hint.QUEUE

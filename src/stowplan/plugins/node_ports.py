@@ -20,7 +20,7 @@ from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import RowSet, takes_slices
 from stowplan.framework.plugin import Need, Plugin, Reads
 from stowplan.framework.status import SKIP, Status, unschedulable
-from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
+from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint, Topics
 
 _TAKEN = unschedulable("node(s) didn't have free ports for the requested pod ports")
 
@@ -62,7 +62,7 @@ class NodePorts(Plugin):
     def events(self) -> Sequence[EventHint]:
         pod = ClusterEvent("Pod", ActionType.DELETE)
         node = ClusterEvent("Node", ActionType.ADD)
-        return (EventHint(pod, _freed_a_port), EventHint(node))
+        return (EventHint(pod, _freed_a_port, _PORTS), EventHint(node))
 
 
 def _clashes(info: PodInfo, node: NodeView) -> bool:
@@ -77,3 +77,10 @@ def _freed_a_port(pod: Pod, old: object, _new: object) -> Hint:
     if not (old.spec.node_name or old.status.nominated_node_name):
         return Hint.SKIP
     return Hint.QUEUE if any_clash(host_ports(pod), host_ports(old)) else Hint.SKIP
+
+
+def _numbers(pod: Pod) -> set[Hashable]:
+    return {(port.protocol, port.port) for port in host_ports(pod)}
+
+
+_PORTS = Topics(_numbers, lambda old, _: _numbers(old) if isinstance(old, Pod) else None)

@@ -18,7 +18,7 @@ from stowplan.cluster.requests import CPU, EPHEMERAL_STORAGE, MEMORY
 from stowplan.cluster.table import Int64Array, NodeTable
 from stowplan.cluster.views import NodeView
 from stowplan.config.plugin_args import CPU_AND_MEMORY, NodeResourcesBalancedAllocationArgs
-from stowplan.framework.amounts import Amounts, Floats
+from stowplan.framework.amounts import Amounts, Floats, columns_at
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import RowSet, takes_slices
 from stowplan.framework.handle import Handle
@@ -72,7 +72,7 @@ class NodeResourcesBalancedAllocation(Plugin):
         table = cycle.table
         wanted = self._wanted(cycle.info)
         has_devices = bool(self._maybe_devices and self._classes.among(tuple(wanted)))
-        if len(wanted) == 2 and isinstance(rows, slice) and not has_devices:
+        if len(wanted) == 2 and not has_devices:
             # By far the commonest.
             kept = self._shares(table, [name for name, _ in wanted])
             if kept.is_plain:
@@ -82,24 +82,24 @@ class NodeResourcesBalancedAllocation(Plugin):
         out[rows] = 50 + (50 + after - before) // 2
 
     def _score_plain(
-        self, kept: _Shares, wanted: Sequence[int], rows: slice, out: Int64Array
+        self, kept: _Shares, wanted: Sequence[int], rows: RowSet, out: Int64Array
     ) -> None:
         """`score` for every row at once, in the same order of operations."""
-        target = out[rows]
-        balance, other = fractions = self._scratch.floats(len(target))
-        for place, fraction in enumerate(fractions):
-            np.add(kept.held[place][rows], float(wanted[place]), out=fraction)
-            fraction /= kept.offered[place][rows]
-            np.minimum(fraction, 1, out=fraction)
+        rest = kept.rest[rows]
+        fractions = self._scratch.floats(len(rest))
+        np.add(columns_at(kept.held, rows), np.array(wanted, np.float64)[:, None], out=fractions)
+        fractions /= columns_at(kept.offered, rows)
+        np.minimum(fractions, 1, out=fractions)
+        balance, other = fractions
         balance -= other
         balance *= 0.5
         np.abs(balance, out=balance)
         np.subtract(1, balance, out=balance)
         balance *= 100
         np.trunc(balance, out=balance)
-        balance += kept.rest[rows]
+        balance += rest
         balance *= 0.5
-        np.copyto(target, balance, casting="unsafe")
+        out[rows] = balance.astype(np.int64)
 
     def _shares(self, table: NodeTable, names: list[str]) -> _Shares:
         kept = self._kept

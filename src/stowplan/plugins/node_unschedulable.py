@@ -14,6 +14,7 @@ from stowplan.framework.forms import RowSet, takes_slices
 from stowplan.framework.plugin import Plugin, Reads
 from stowplan.framework.status import Status, unresolvable
 from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
+from stowplan.queue.topics import OWN_POD, all_or_none
 
 _CORDONED = unresolvable("node(s) were unschedulable")
 _TAINT = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
@@ -40,18 +41,21 @@ class NodeUnschedulable(Plugin):
     def events(self) -> Sequence[EventHint]:
         node = ClusterEvent("Node", ActionType.ADD | ActionType.UPDATE_NODE_TAINT)
         pod = ClusterEvent("Pod", ActionType.UPDATE_POD_TOLERATION)
-        return (EventHint(node, _node_open), EventHint(pod, _tolerates_now))
+        return (
+            EventHint(node, topics=all_or_none(_node_opened)),
+            EventHint(pod, _tolerates_now, OWN_POD),
+        )
 
 
 def _tolerated(pod: Pod) -> bool:
     return any(tolerates(toleration, _TAINT) for toleration in pod.spec.tolerations or ())
 
 
-def _node_open(_pod: Pod, old: object, new: object) -> Hint:
+def _node_opened(old: object, new: object) -> bool:
     """The node is new or was cordoned, and takes pods now."""
     was_open = isinstance(old, Node) and not old.spec.unschedulable
     is_cordoned = isinstance(new, Node) and new.spec.unschedulable
-    return Hint.SKIP if was_open or is_cordoned else Hint.QUEUE
+    return not (was_open or is_cordoned)
 
 
 def _tolerates_now(pod: Pod, _old: object, new: object) -> Hint:

@@ -23,22 +23,23 @@ from stowplan.api.resources import (
     STORAGE_CLASSES,
     VOLUME_ATTACHMENTS,
 )
-from stowplan.api.storage_objects import CSINode, PersistentVolumeClaim, VolumeAttachment
+from stowplan.api.storage_objects import CSINode, VolumeAttachment
 from stowplan.cluster.attachable import Attachable, AttachableReader, AttachError
 from stowplan.cluster.attached_volumes import AttachedVolumes, count_by_driver, limits_of
 from stowplan.cluster.catalog import Catalog
 from stowplan.cluster.csi_migration import DRIVERS, CannotTranslateError, inline_handle, plugin_of
 from stowplan.cluster.pod_info import PodInfo
-from stowplan.cluster.pod_volumes import claims_of
+from stowplan.cluster.pod_volumes import claim_names, claims_of
 from stowplan.cluster.table import Int32Array
 from stowplan.cluster.views import NodeView, Overlay
-from stowplan.errors import PluginError
+from stowplan.errors import StatusError
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import RowSet, takes_slices
 from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.status import SKIP, Status, error, unresolvable, unschedulable
 from stowplan.queue.events import ActionType, ClusterEvent, EventHint, EventResource, Hint
+from stowplan.queue.topics import all_or_none, own_claims
 
 _FULL = unschedulable("node(s) exceed max volume count")
 #: The verdict "full", and that of a pod with a claim that does not exist.
@@ -103,7 +104,7 @@ class NodeVolumeLimits(Plugin):
             broken = {row for row in index.problems if asked[row]}.difference(touched)
             if broken:
                 first = next(row for row in table.order.tolist() if row in broken)
-                raise PluginError(self.name, "Filter", index.problems[first])
+                raise StatusError(self.name, "Filter", index.problems[first])
         if overlay is not None:
             for row in overlay.rows.tolist():
                 if asked[row]:
@@ -175,7 +176,7 @@ class NodeVolumeLimits(Plugin):
     def _give_up_unless_missing(self, problem: Status) -> None:
         """A claim that does not exist may still come; anything else ends the attempt."""
         if not problem.is_rejected:
-            raise PluginError(self.name, "Filter", problem.message)
+            raise StatusError(self.name, "Filter", problem.message)
 
     def _id_of(self, status: Status) -> int:
         self._give_up_unless_missing(status)
@@ -188,9 +189,9 @@ class NodeVolumeLimits(Plugin):
         claim = ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD)
         return (
             EventHint(ClusterEvent(csi_node, ActionType.ADD)),
-            EventHint(ClusterEvent(csi_node, ActionType.UPDATE), _limit_was_raised),
-            EventHint(ClusterEvent(EventResource.POD, ActionType.DELETE), _had_volumes),
-            EventHint(claim, _is_own_claim),
+            EventHint(ClusterEvent(csi_node, ActionType.UPDATE), topics=_RAISED_LIMITS),
+            EventHint(ClusterEvent(EventResource.POD, ActionType.DELETE), topics=_FREED_VOLUMES),
+            EventHint(claim, topics=_CLAIMS),
             EventHint(ClusterEvent(attachment, ActionType.DELETE), _may_have_made_room),
         )
 
@@ -204,32 +205,25 @@ def _may_attach(info: PodInfo) -> bool:
     )
 
 
-def _had_volumes(_pod: Pod, old: object, _new: object) -> Hint:
+def _had_volumes(old: object, _new: object) -> bool:
     """A pod left that had a node, or a promise of one, and volumes that may have counted."""
     if not isinstance(old, Pod):
-        return Hint.QUEUE
+        return True
     if not (old.spec.node_name or old.status.nominated_node_name):
-        return Hint.SKIP
-    is_counted = claims_of(old) or any(map(plugin_of, old.spec.volumes or ()))
-    return Hint.QUEUE if is_counted else Hint.SKIP
+        return False
+    return bool(claims_of(old)) or any(map(plugin_of, old.spec.volumes or ()))
 
 
-def _is_own_claim(pod: Pod, _old: object, new: object) -> Hint:
-    if not isinstance(new, PersistentVolumeClaim):
-        return Hint.QUEUE
-    is_own = new.metadata.namespace == pod.metadata.namespace and any(
-        claim.name == new.metadata.name for claim in claims_of(pod)
-    )
-    return Hint.QUEUE if is_own else Hint.SKIP
-
-
-def _limit_was_raised(_pod: Pod, old: object, new: object) -> Hint:
+def _limit_was_raised(old: object, new: object) -> bool:
     """A driver without a limit counts as one with 0, as upstream compares them."""
     if not isinstance(old, CSINode) or not isinstance(new, CSINode):
-        return Hint.QUEUE
+        return True
     before = limits_of(old)
-    raised = any(limit > before.get(driver, 0) for driver, limit in limits_of(new).items())
-    return Hint.QUEUE if raised else Hint.SKIP
+    return any(limit > before.get(driver, 0) for driver, limit in limits_of(new).items())
+
+
+_RAISED_LIMITS, _FREED_VOLUMES = all_or_none(_limit_was_raised), all_or_none(_had_volumes)
+_CLAIMS = own_claims(claim_names)
 
 
 def _may_have_made_room(pod: Pod, old: object, _new: object) -> Hint:

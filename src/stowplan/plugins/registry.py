@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from stowplan.config.feature_gates import FeatureGates
 from stowplan.framework.registry import Registry
 from stowplan.plugins.default_binder import DefaultBinder
 from stowplan.plugins.default_preemption import DefaultPreemption
-from stowplan.plugins.dra import DynamicResources
+from stowplan.plugins.dra import DynamicResources, WithTaintRules
 from stowplan.plugins.image_locality import ImageLocality
 from stowplan.plugins.inter_pod_affinity import InterPodAffinity
 from stowplan.plugins.node_affinity import NodeAffinity
@@ -55,6 +56,8 @@ IN_TREE = (
 )
 
 
-def in_tree_registry() -> Registry:
-    """A registry with everything that ships with Stowplan."""
-    return Registry(IN_TREE)
+def in_tree_registry(gates: FeatureGates | None = None) -> Registry:
+    """A registry with everything that ships with Stowplan; without gates all have defaults."""
+    if gates is None or not gates.is_enabled("DRADeviceTaintRules"):
+        return Registry(IN_TREE)
+    return Registry(WithTaintRules if each is DynamicResources else each for each in IN_TREE)

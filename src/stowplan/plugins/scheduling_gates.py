@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from stowplan.api.objects import Pod
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.status import Status, unresolvable
-from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
+from stowplan.queue.events import ActionType, ClusterEvent, EventHint
+from stowplan.queue.topics import OWN_POD
 
 
 class SchedulingGates(Plugin):
@@ -22,8 +23,4 @@ class SchedulingGates(Plugin):
 
     def events(self) -> Sequence[EventHint]:
         eliminated = ClusterEvent("Pod", ActionType.UPDATE_POD_SCHEDULING_GATES_ELIMINATED)
-        return (EventHint(eliminated, _own_gates_gone),)
-
-
-def _own_gates_gone(pod: Pod, _old: object, new: object) -> Hint:
-    return Hint.QUEUE if isinstance(new, Pod) and new.uid == pod.uid else Hint.SKIP
+        return (EventHint(eliminated, topics=OWN_POD),)

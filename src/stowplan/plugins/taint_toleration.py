@@ -21,6 +21,7 @@ from stowplan.framework.integers import default_normalize
 from stowplan.framework.plugin import Need, Plugin, Reads
 from stowplan.framework.status import Status, unresolvable
 from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
+from stowplan.queue.topics import OWN_POD
 
 _UNTOLERATED = unresolvable("node(s) had untolerated taint(s)")
 
@@ -74,7 +75,7 @@ class TaintToleration(Plugin):
     def events(self) -> Sequence[EventHint]:
         node = ClusterEvent("Node", ActionType.ADD | ActionType.UPDATE_NODE_TAINT)
         pod = ClusterEvent("Pod", ActionType.UPDATE_POD_TOLERATION)
-        return (EventHint(node, _became_tolerable), EventHint(pod, _own_pod))
+        return (EventHint(node, _became_tolerable), EventHint(pod, topics=OWN_POD))
 
 
 def _tolerations(cycle: Cycle) -> Tolerations:
@@ -104,7 +105,3 @@ def _became_tolerable(pod: Pod, old: object, new: object) -> Hint:
     was_tolerable = isinstance(old, Node) and _fits(tolerations, old.spec.taints or ())
     fits = _fits(tolerations, new.spec.taints or ())
     return Hint.QUEUE if fits and not was_tolerable else Hint.SKIP
-
-
-def _own_pod(pod: Pod, _old: object, new: object) -> Hint:
-    return Hint.QUEUE if isinstance(new, Pod) and new.uid == pod.uid else Hint.SKIP

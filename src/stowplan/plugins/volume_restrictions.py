@@ -9,27 +9,27 @@ change the count; as upstream counts them by the claim's name alone, whatever th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from stowplan.api.objects import Pod
 from stowplan.api.resources import PERSISTENT_VOLUME_CLAIMS
-from stowplan.api.storage_objects import PersistentVolumeClaim
 from stowplan.cluster.catalog import Catalog
 from stowplan.cluster.pod_info import PodInfo
-from stowplan.cluster.pod_volumes import named_claims, names_claim, not_found
+from stowplan.cluster.pod_volumes import named_claims, not_found
 from stowplan.cluster.table import Int32Array
 from stowplan.cluster.used_volumes import Disk, any_clash, disks_of
 from stowplan.cluster.views import NodeView, Overlay
-from stowplan.errors import PluginError
+from stowplan.errors import StatusError
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import RowSet, takes_slices
 from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.status import SKIP, Status, unresolvable, unschedulable
-from stowplan.queue.events import ActionType, ClusterEvent, EventHint, EventResource, Hint
+from stowplan.queue.events import ActionType, ClusterEvent, EventHint, EventResource, Hint, Topics
+from stowplan.queue.topics import own_claims
 
 _DISK_TAKEN = unschedulable("node(s) had no available disk")
 _CLAIM_TAKEN = unschedulable(
@@ -129,19 +129,21 @@ class VolumeRestrictions(Plugin):
     def _use(self, cycle: Cycle) -> Use:
         return cycle.get(Use) or Use(disks_of(cycle.info.volumes), frozenset(), 0, False)
 
-    def _unprepared(self) -> PluginError:
+    def _unprepared(self) -> StatusError:
         """Upstream's answer where PreFilter is disabled and no disk is taken already."""
         message = f'cannot read "PreFilter{self.name}" from cycleState'
-        return PluginError(self.name, "Filter", message)
+        return StatusError(self.name, "Filter", message)
 
     # Coming back
 
     def events(self) -> Sequence[EventHint]:
         claim = ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, ActionType.ADD)
         return (
-            EventHint(ClusterEvent(EventResource.POD, ActionType.DELETE), _shared_a_volume),
+            EventHint(
+                ClusterEvent(EventResource.POD, ActionType.DELETE), _shared_a_volume, _VOLUMES
+            ),
             EventHint(ClusterEvent(EventResource.NODE, ActionType.ADD)),
-            EventHint(claim, _is_own_claim),
+            EventHint(claim, topics=_CLAIMS),
         )
 
 
@@ -156,7 +158,11 @@ def _shared_a_volume(pod: Pod, old: object, _new: object) -> Hint:
     return Hint.SKIP if {*named_claims(pod)}.isdisjoint(named_claims(old)) else Hint.QUEUE
 
 
-def _is_own_claim(pod: Pod, _old: object, new: object) -> Hint:
-    if isinstance(new, PersistentVolumeClaim) and not names_claim(pod, new):
-        return Hint.SKIP
-    return Hint.QUEUE
+def _volumes_of(pod: Pod) -> set[Hashable]:
+    """What another pod of the namespace must have, too, to be in this one's way."""
+    disks = (disk.identity for disk in disks_of(pod.spec.volumes or ()))
+    return {(pod.metadata.namespace, volume) for volume in (*named_claims(pod), *disks)}
+
+
+_CLAIMS = own_claims(named_claims)
+_VOLUMES = Topics(_volumes_of, lambda old, _: _volumes_of(old) if isinstance(old, Pod) else None)

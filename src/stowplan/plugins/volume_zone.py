@@ -24,7 +24,7 @@ from stowplan.api.storage_objects import PersistentVolume, PersistentVolumeClaim
 from stowplan.cluster.catalog import Catalog
 from stowplan.cluster.csi_migration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONE_DELIMITER
 from stowplan.cluster.label_columns import ABSENT
-from stowplan.cluster.pod_volumes import class_of_claim, named_claims, names_claim, not_found
+from stowplan.cluster.pod_volumes import class_of_claim, named_claims, not_found
 from stowplan.cluster.table import BoolArray, Int32Array, NodeTable
 from stowplan.cluster.views import NodeView, Overlay
 from stowplan.framework.cycle import Cycle
@@ -32,7 +32,8 @@ from stowplan.framework.forms import RowSet, takes_slices
 from stowplan.framework.handle import Handle
 from stowplan.framework.plugin import Plugin
 from stowplan.framework.status import SKIP, Status, unresolvable
-from stowplan.queue.events import ActionType, ClusterEvent, EventHint, EventResource, Hint
+from stowplan.queue.events import ActionType, ClusterEvent, EventHint, EventResource
+from stowplan.queue.topics import all_or_none, own_claims
 
 _ELSEWHERE = unresolvable("node(s) had no available volume zone")
 _NO_CLAIM_NAME = unresolvable("PersistentVolumeClaim had no name")
@@ -153,10 +154,10 @@ class VolumeZone(Plugin):
         add, change = ActionType.ADD, ActionType.ADD | ActionType.UPDATE
         node = ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)
         return (
-            EventHint(ClusterEvent(EventResource.STORAGE_CLASS, add), _class_waits),
+            EventHint(ClusterEvent(EventResource.STORAGE_CLASS, add), topics=_CLASSES),
             EventHint(node),
-            EventHint(ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, change), _is_own_claim),
-            EventHint(ClusterEvent(EventResource.PERSISTENT_VOLUME, change), _volume_moved),
+            EventHint(ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, change), topics=_CLAIMS),
+            EventHint(ClusterEvent(EventResource.PERSISTENT_VOLUME, change), topics=_VOLUMES),
         )
 
 
@@ -193,20 +194,16 @@ def _has_value(
     return holds[column], column
 
 
-def _class_waits(_pod: Pod, _old: object, new: object) -> Hint:
+def _class_waits(_old: object, new: object) -> bool:
     """Only a class that binds late lets a pod go on with an unbound claim."""
-    if not isinstance(new, StorageClass):
-        return Hint.QUEUE
-    return Hint.QUEUE if new.volume_binding_mode == _WAITS else Hint.SKIP
+    return not isinstance(new, StorageClass) or new.volume_binding_mode == _WAITS
 
 
-def _is_own_claim(pod: Pod, _old: object, new: object) -> Hint:
-    if isinstance(new, PersistentVolumeClaim) and not names_claim(pod, new):
-        return Hint.SKIP
-    return Hint.QUEUE
-
-
-def _volume_moved(_pod: Pod, old: object, new: object) -> Hint:
+def _volume_moved(old: object, new: object) -> bool:
     if not isinstance(old, PersistentVolume) or not isinstance(new, PersistentVolume):
-        return Hint.QUEUE
-    return Hint.SKIP if _topologies(old) == _topologies(new) else Hint.QUEUE
+        return True
+    return _topologies(old) != _topologies(new)
+
+
+_CLASSES, _VOLUMES = all_or_none(_class_waits), all_or_none(_volume_moved)
+_CLAIMS = own_claims(named_claims)

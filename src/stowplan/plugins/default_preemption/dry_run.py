@@ -23,6 +23,7 @@ from stowplan.framework.candidates import Victims
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.status import Status, error, unresolvable
 from stowplan.framework.what_if import WhatIf
+from stowplan.framework.what_if_cache import WhatIfCache
 from stowplan.plugins.default_preemption.victims import (
     Budgets,
     by_importance,
@@ -73,6 +74,11 @@ class DryRun:
             if self._in_columns and not budgets
             else None
         )
+
+    @property
+    def refusals(self) -> WhatIfCache | None:
+        """Caches what rows say that all refuse; None if they say it to this pod alone."""
+        return self._kept if self._what_if.nominated is None else None
 
     def try_rows(self, rows: Sequence[int]) -> dict[int, Outcome]:
         """Every row's outcome. The decision may be deferred after each piece; see `said`."""

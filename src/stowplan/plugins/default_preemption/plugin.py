@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 
 from stowplan.api.objects import Pod
 from stowplan.api.resources import POD_DISRUPTION_BUDGETS, PODS
@@ -27,9 +28,10 @@ from stowplan.framework.status import (
     unresolvable,
     unschedulable,
 )
+from stowplan.framework.what_if_cache import Counted
 from stowplan.logs import V2, V3, Plain, get_logger, kv
 from stowplan.plugins.default_preemption.choice import best_node
-from stowplan.plugins.default_preemption.dry_run import DryRun, Outcome
+from stowplan.plugins.default_preemption.dry_run import NO_VICTIMS, DryRun, Outcome
 from stowplan.plugins.default_preemption.unfinished import Unfinished
 from stowplan.plugins.default_preemption.victims import read_budgets
 from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
@@ -79,8 +81,11 @@ class DefaultPreemption(Plugin):
             return PostFilterResult(_said(unschedulable(reason)))
         candidates, statuses = self._candidates(cycle, diagnosis, before)
         if not candidates:
-            log.log(V2, _NO_CANDIDATE, extra=kv(pod=cycle.pod.key))
-            return self._in_vain(diagnosis, statuses)
+            if log.isEnabledFor(V2):
+                log.log(V2, _NO_CANDIDATE, extra=kv(pod=cycle.pod.key))
+            if len(statuses) == 1 and statuses[0][0] is NO_VICTIMS:
+                return _without_victims(diagnosis.total_nodes, statuses[0][1])
+            return _in_vain(diagnosis.total_nodes, statuses)
         left = yield candidates
         if isinstance(left, Status):
             return PostFilterResult(_said(left))
@@ -111,7 +116,7 @@ class DefaultPreemption(Plugin):
 
     def _candidates(
         self, cycle: Cycle, diagnosis: Rejections, before: Unfinished | None
-    ) -> tuple[dict[str, Victims], list[Status]]:
+    ) -> tuple[dict[str, Victims], Counted]:
         """Nodes that could be cleared, and what the others said.
 
         Stops at `wanted` nodes, one of them at least without a violated budget. Of nodes with
@@ -124,11 +129,18 @@ class DefaultPreemption(Plugin):
             log.log(V3, no_help, extra=kv(pod=cycle.pod.key))
             return {}, []
         draw = self.handle.rng.randrange(len(rows)) if before is None else before.draw
-        start = draw % len(rows)
-        rows = rows[start:] + rows[:start]
+        if cycle.table.priorities.lowest >= cycle.pod.priority:
+            return {}, [(NO_VICTIMS, len(rows))]
         dry_run = self._dry_run(cycle, {} if before is None else before.said(cycle, rows))
+        refusals = dry_run.refusals
+        if refusals is not None and (known := refusals.refusals(rows)) is not None:
+            return {}, known
+        start = draw % len(rows)
         try:
-            return self._search(dry_run, rows, cycle.table.names)
+            found, statuses = self._search(dry_run, rows[start:] + rows[:start], cycle.table.names)
+            if refusals is not None and not found and not _has_error(statuses):
+                refusals.learn_refusals(rows, statuses)
+            return found, statuses
         except DecisionDeferred:
             while len(self._unfinished) >= _UNFINISHED_PODS:
                 del self._unfinished[next(iter(self._unfinished))]
@@ -141,7 +153,7 @@ class DefaultPreemption(Plugin):
 
     def _search(
         self, dry_run: DryRun, rows: Sequence[int], names: Sequence[str]
-    ) -> tuple[dict[str, Victims], list[Status]]:
+    ) -> tuple[dict[str, Victims], Counted]:
         wanted = self._wanted(len(rows))
         found: dict[str, Victims] = {}
         statuses: list[Status] = []
@@ -162,8 +174,8 @@ class DefaultPreemption(Plugin):
                     kept[is_violating] += 1
                     found[names[row]] = outcome
                 if kept[False] and len(found) >= wanted:
-                    return found, statuses
-        return found, statuses
+                    return found, _counted(statuses)
+        return found, _counted(statuses)
 
     def _still_best(self, cycle: Cycle, candidates: dict[str, Victims]) -> str:
         """The best node, whose victims are as the cluster is now; "" if there is none any more.
@@ -187,18 +199,38 @@ class DefaultPreemption(Plugin):
         share = nodes * self.args.min_candidate_nodes_percentage // 100
         return min(max(share, self.args.min_candidate_nodes_absolute), nodes)
 
-    def _in_vain(self, diagnosis: Rejections, statuses: Sequence[Status]) -> PostFilterResult:
-        errors = dict.fromkeys(status.message for status in statuses if status.code is Code.ERROR)
-        if errors:
-            text = ", ".join(errors)
-            if len(errors) > 1:
-                text = f"[{text}]"
-            return PostFilterResult(_said(error(text)))
-        reasons = Counter(reason for status in statuses for reason in status.reasons)
-        if rest := diagnosis.total_nodes - len(statuses):
-            reasons[_NOT_HELPFUL] += rest
-        text = fit_error(diagnosis.total_nodes, reasons)
-        return PostFilterResult(_said(unschedulable(text)), nominated_node="")
+
+def _in_vain(total_nodes: int, statuses: Counted) -> PostFilterResult:
+    errors = dict.fromkeys(status.message for status, _ in statuses if status.code is Code.ERROR)
+    if errors:
+        text = ", ".join(errors)
+        if len(errors) > 1:
+            text = f"[{text}]"
+        return PostFilterResult(_said(error(text)))
+    reasons: Counter[str] = Counter()
+    for status, count in statuses:
+        for reason in status.reasons:
+            reasons[reason] += count
+    if rest := total_nodes - sum(count for _, count in statuses):
+        reasons[_NOT_HELPFUL] += rest
+    text = fit_error(total_nodes, reasons)
+    return PostFilterResult(_said(unschedulable(text)), nominated_node="")
+
+
+@lru_cache(maxsize=64)
+def _without_victims(total_nodes: int, nodes: int) -> PostFilterResult:
+    """The result where nothing can be evicted, which every waiting pod gets again and again."""
+    return _in_vain(total_nodes, [(NO_VICTIMS, nodes)])
+
+
+def _counted(statuses: Sequence[Status]) -> Counted:
+    """Hundreds of rows may share one status, and then it is the same object."""
+    distinct = {id(status): status for status in statuses}
+    return [(distinct[each], count) for each, count in Counter(map(id, statuses)).items()]
+
+
+def _has_error(statuses: Counted) -> bool:
+    return any(status.code is Code.ERROR for status, _ in statuses)
 
 
 def _said(status: Status) -> Status:

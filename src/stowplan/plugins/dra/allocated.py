@@ -31,7 +31,7 @@ class Allocated:
         return device in self.devices or device in self.shares
 
     def add(self, claim: ResourceClaim) -> None:
-        for key, device in _held(claim):
+        for key, device in held(claim):
             counts = self.devices if device.share_id is None else self.shares
             counts[key] = counts.get(key, 0) + 1
             self.log.append(key)
@@ -41,7 +41,7 @@ class Allocated:
                     consumed[name] = consumed.get(name, 0) + _amount(amount)
 
     def remove(self, claim: ResourceClaim) -> None:
-        for key, device in _held(claim):
+        for key, device in held(claim):
             counts = self.devices if device.share_id is None else self.shares
             counts[key] -= 1
             self.log.append(key)
@@ -55,7 +55,7 @@ class Allocated:
                     del self.consumed[key]
 
 
-def _held(claim: ResourceClaim) -> Iterator[tuple[DeviceId, AllocatedDevice]]:
+def held(claim: ResourceClaim) -> Iterator[tuple[DeviceId, AllocatedDevice]]:
     """The devices of a claim, but for admin access, which takes nothing from others."""
     allocation = claim.status.allocation
     for device in (allocation.devices.results if allocation is not None else None) or ():

@@ -106,7 +106,7 @@ def preparations(claim: ResourceClaim) -> Iterator[Preparation]:
         )
 
 
-def told(claims: Iterable[ResourceClaim], outcome: Outcome) -> str:
+def summary(claims: Iterable[ResourceClaim], outcome: Outcome) -> str:
     """The devices that an outcome is about, for the log."""
     found = [each for claim in claims for each in preparations(claim)]
     if outcome == "success":

@@ -1,8 +1,9 @@
 """Verdicts on all nodes for claims of one shape, kept from pod to pod.
 
-Claims have one shape if they ask for the same, whatever their names: those that one template made.
+Claims have one shape if they ask for the same, whatever their names: those that one template made,
+and those of classes with the same selectors.
 Whether a node can serve a shape depends on the slices that it can use and on which of their devices
-are taken. A column remembers the verdicts and follows the logs of both; the next pod of the shape
+are taken. A column caches the verdicts and follows the logs of both; the next pod of the shape
 costs the nodes that changed since, usually the one that took the last pod.
 
 A new verdict is by counting where that is enough: too few free devices that match is a No, and a
@@ -14,15 +15,17 @@ What must stay true: a kept verdict equals the allocator's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol, TypeAlias
 
 import msgspec
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from stowplan.api.device_objects import (
     DeviceClass,
+    DeviceRequest,
     DeviceRequestDetails,
     ResourceClaim,
     ResourceSlice,
@@ -130,7 +133,7 @@ class _Followed:
 
 
 class PoolRows:
-    """The pools of each row's node, gathered when a shape first asks."""
+    """The pools of each row's node, gathered when a shape first needs them."""
 
     def __init__(self) -> None:
         self._of_row: dict[int, NodePools] = {}
@@ -260,6 +263,8 @@ class ClaimColumns:
         self._match_sets = MatchSets()
         self._shapes: BytesLru[bytes, ShapeColumn] = BytesLru(_LIMIT_BYTES, ticks_by_use=True)
         self._class_version = -1
+        #: By class: its selectors as text.
+        self._selectors: dict[str, str] = {}
 
     def column(
         self, table: NodeTable, claims: Sequence[ResourceClaim], rows: Rows, search: Search
@@ -269,7 +274,8 @@ class ClaimColumns:
             self._class_version = self._facts.class_version
             self._shapes.clear()
             self._match_sets.clear()
-        key = _encode([_asked_for(claim) for claim in claims])
+            self._selectors.clear()
+        key = _encode([self._asked_for(claim) for claim in claims])
         shape = self._shapes.get(key)
         if shape is None:
             shape = self._new(claims)
@@ -283,8 +289,10 @@ class ClaimColumns:
 
     def known(self, details: DeviceRequestDetails) -> MatchSet | None:
         """The match set that serves a request, if there is one; for the allocator."""
-        is_current = self._facts.class_version == self._class_version
-        return self._match_sets.find(details) if is_current else None
+        device_class = self._facts.classes.get(details.device_class_name)
+        if device_class is None or self._facts.class_version != self._class_version:
+            return None
+        return self._match_sets.find(details, device_class)
 
     def _new(self, claims: Sequence[ResourceClaim]) -> ShapeColumn:
         asks: dict[bytes, _Ask] = {}
@@ -301,7 +309,7 @@ class ClaimColumns:
                 if details is None or device_class is None:
                     return ShapeColumn(None, is_plain=False)
                 count += details.count
-                kind = kind_of(details)
+                kind = kind_of(details, device_class)
                 if kind not in asks:
                     asks[kind] = _Ask(self._match_sets.get(details, device_class))
                 asks[kind].add(details.count)
@@ -310,7 +318,7 @@ class ClaimColumns:
         return ShapeColumn(list(asks.values()), is_plain=not has_constraints)
 
     def _countable(self, details: DeviceRequestDetails | None) -> DeviceClass | None:
-        """The class of a request for a number of devices that nobody else may use."""
+        """The class of a request for a number of devices for exclusive use."""
         if (
             details is None
             or details.allocation_mode != "ExactCount"
@@ -320,7 +328,26 @@ class ClaimColumns:
             return None
         return self._facts.classes.get(details.device_class_name)
 
+    def _asked_for(self, claim: ResourceClaim) -> Sequence[object]:
+        """What all claims of one shape have in common: classes count by their selectors."""
+        requests = [
+            (request.name, [self._with_selectors(one) for one in _alternatives(request)])
+            for request in claim.spec.devices.requests or ()
+        ]
+        return requests, claim.spec.devices.constraints
 
-def _asked_for(claim: ResourceClaim) -> Iterable[object]:
-    devices = claim.spec.devices
-    return [devices.requests, devices.constraints]
+    def _with_selectors(self, details: DeviceRequestDetails) -> DeviceRequestDetails:
+        name = details.device_class_name
+        selectors = self._selectors.get(name)
+        if selectors is None:
+            device_class = self._facts.classes.get(name)
+            known = [name] if device_class is None else (device_class.spec.selectors or ())
+            selectors = self._selectors[name] = _encode(known).decode()
+        return replace(details, device_class_name=selectors)
+
+
+def _alternatives(request: DeviceRequest) -> Sequence[DeviceRequestDetails]:
+    """What the request asks for; several if it has alternatives, which a mark tells apart."""
+    if request.exactly is not None:
+        return (request.exactly,)
+    return (*(request.first_available or ()), DeviceRequestDetails())

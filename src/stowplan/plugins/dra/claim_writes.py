@@ -28,7 +28,7 @@ from stowplan.errors import (
 )
 from stowplan.framework.handle import Handle
 from stowplan.logs import V4, get_logger, kv
-from stowplan.plugins.dra.pod_claims import consumer_of, is_reserved_for, spoken
+from stowplan.plugins.dra.pod_claims import consumer_of, is_reserved_for, namespaced_name
 
 log = get_logger(__name__)
 
@@ -64,7 +64,7 @@ async def bind_claim(
         except Conflict as problem:
             if attempt == _ATTEMPTS:
                 raise ClaimWriteFailed(_doing(claim, allocation) + str(problem)) from problem
-        log.log(V4, "Retrying update after conflict", extra=kv(claim=spoken(claim)))
+        log.log(V4, "Retrying update after conflict", extra=kv(claim=namespaced_name(claim)))
         await _pause(handle, _PAUSE_S)
         known = await read_again(handle, claim)
         if allocation is not None and _has_our(known, allocation, pod):
@@ -76,20 +76,24 @@ async def _write(
     handle: Handle, pod: Pod, claim: ResourceClaim, allocation: AllocationResult | None
 ) -> ResourceClaim:
     if claim.metadata.deletion_timestamp is not None:
-        raise ClaimWriteFailed(f"claim {spoken(claim)} got deleted in the meantime")
+        raise ClaimWriteFailed(f"claim {namespaced_name(claim)} got deleted in the meantime")
     if allocation is not None:
         if claim.status.allocation is not None:
-            raise ClaimWriteFailed(f"claim {spoken(claim)} got allocated elsewhere in the meantime")
+            raise ClaimWriteFailed(
+                f"claim {namespaced_name(claim)} got allocated elsewhere in the meantime"
+            )
         if FINALIZER not in (claim.metadata.finalizers or ()):
             finalizers = [*(claim.metadata.finalizers or ()), FINALIZER]
             claim = await _amend(
                 handle,
                 claim,
                 {"metadata": {"finalizers": finalizers}},
-                f"add finalizer to claim {spoken(claim)}: ",
+                f"add finalizer to claim {namespaced_name(claim)}: ",
             )
     elif claim.status.allocation is None:
-        raise ClaimWriteFailed(f"claim {spoken(claim)} got deallocated elsewhere in the meantime")
+        raise ClaimWriteFailed(
+            f"claim {namespaced_name(claim)} got deallocated elsewhere in the meantime"
+        )
     status: dict[str, Any] = {}
     now = rfc3339(handle.clock.time())
     if allocation is not None:
@@ -129,7 +133,7 @@ async def _amend(
             if attempt == 0:
                 log.warning(
                     "Writing a claim got no definite answer, sending it again",
-                    extra=kv(claim=spoken(claim), err=str(problem)),
+                    extra=kv(claim=namespaced_name(claim), err=str(problem)),
                 )
             await _pause(handle, _AGAIN_S[min(attempt, len(_AGAIN_S) - 1)])
         except ApiError as problem:
@@ -147,12 +151,12 @@ async def read_again(handle: Handle, claim: ResourceClaim) -> ResourceClaim:
         )
     except StowplanError as problem:
         raise ClaimWriteFailed(
-            f"get updated claim {spoken(claim)} after conflict: {problem}"
+            f"get updated claim {namespaced_name(claim)} after conflict: {problem}"
         ) from problem
     known = next(iter(found.items), None)
     if known is None or known.metadata.uid != meta.uid:
         # DIVERGES: kube-scheduler would allocate the namesake, whose requests it never looked at.
-        raise ClaimWriteFailed(f"claim {spoken(claim)} got deleted in the meantime")
+        raise ClaimWriteFailed(f"claim {namespaced_name(claim)} got deleted in the meantime")
     return known
 
 
@@ -167,7 +171,7 @@ def _has_our(known: ResourceClaim, allocation: AllocationResult, pod: Pod) -> bo
 
 def _doing(claim: ResourceClaim, allocation: AllocationResult | None) -> str:
     what = "add reservation" if allocation is None else "add allocation and reservation"
-    return f"{what} to claim {spoken(claim)}: "
+    return f"{what} to claim {namespaced_name(claim)}: "
 
 
 async def _pause(handle: Handle, seconds: float) -> None:
@@ -191,18 +195,22 @@ async def unreserve(handle: Handle, claim: ResourceClaim, pod: Pod) -> None:
         )
     except StowplanError as problem:
         # The next attempt of the pod finds the reservation, and uses it or removes it.
-        log.error("unreserve", extra=kv(resourceclaim=spoken(claim), err=str(problem)))
+        log.error("unreserve", extra=kv(resourceclaim=namespaced_name(claim), err=str(problem)))
 
 
 async def deallocate(handle: Handle, claim: ResourceClaim, pod: Pod) -> None:
     """Give the devices of an idle claim back, for a pod that cannot use them where they are."""
-    log.log(V4, "Deallocation of ResourceClaim", extra=kv(resourceclaim=spoken(claim), pod=pod.key))
+    log.log(
+        V4,
+        "Deallocation of ResourceClaim",
+        extra=kv(resourceclaim=namespaced_name(claim), pod=pod.key),
+    )
     try:
         await give_back(handle, claim)
     except StowplanError as problem:
         log.error(
             "Could not deallocate a claim",
-            extra=kv(resourceclaim=spoken(claim), pod=pod.key, err=str(problem)),
+            extra=kv(resourceclaim=namespaced_name(claim), pod=pod.key, err=str(problem)),
         )
         handle.activate([pod])  # No event will bring it back.
 

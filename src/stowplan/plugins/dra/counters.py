@@ -15,7 +15,7 @@ _Amounts = dict[tuple[str, str], int]
 class Counters:
     """What is left of the counters of all pools, and what the current attempt has taken.
 
-    Pools are told apart by their name alone, as upstream does, also those of different drivers.
+    A pool is identified by its name alone, as upstream does, even across drivers.
     """
 
     def __init__(self, is_allocated: Callable[[DeviceId], bool]) -> None:
@@ -28,9 +28,9 @@ class Counters:
         name = pool.id[1]
         available = self._available.get(name)
         if available is None:
-            available = self._available[name] = self._left_of(pool)
+            available = self._available[name] = self.left_of(pool)
         taken = self._taken.setdefault(name, {})
-        for key, amount in _consumption(device):
+        for key, amount in consumption(device):
             taken[key] = taken.get(key, 0) + amount
         if all(taken.get(key, 0) <= amount for key, amount in available.items()):
             return True
@@ -39,10 +39,10 @@ class Counters:
 
     def give_back(self, pool: Pool, device: Device) -> None:
         taken = self._taken[pool.id[1]]
-        for key, amount in _consumption(device):
+        for key, amount in consumption(device):
             taken[key] -= amount
 
-    def _left_of(self, pool: Pool) -> _Amounts:
+    def left_of(self, pool: Pool) -> _Amounts:
         """The counters without what allocated devices consume; can be negative."""
         left = {
             (counters.name, name): nanos(counter.value)
@@ -52,13 +52,14 @@ class Counters:
         for one in [*pool.slices, *pool.elsewhere]:
             for device in one.spec.devices or ():
                 if device.consumes_counters and self._is_allocated(device_id(one, device)):
-                    for key, amount in _consumption(device):
+                    for key, amount in consumption(device):
                         if key in left:
                             left[key] -= amount
         return left
 
 
-def _consumption(device: Device) -> list[tuple[tuple[str, str], int]]:
+def consumption(device: Device) -> list[tuple[tuple[str, str], int]]:
+    """What a device takes of each counter, by set and name."""
     return [
         ((consumed.counter_set, name), nanos(counter.value))
         for consumed in device.consumes_counters or ()

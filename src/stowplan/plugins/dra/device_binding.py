@@ -26,10 +26,10 @@ from stowplan.plugins.dra.claim_writes import (
     unreserve,
 )
 from stowplan.plugins.dra.extended import is_in_memory
-from stowplan.plugins.dra.extended_claims import create, delete, tell_pod
+from stowplan.plugins.dra.extended_claims import create, delete, write_pod_status
 from stowplan.plugins.dra.facts import DeviceFacts
 from stowplan.plugins.dra.node_search import PodDevices
-from stowplan.plugins.dra.pod_claims import claim_key, is_reserved_for, spoken
+from stowplan.plugins.dra.pod_claims import claim_key, is_reserved_for, namespaced_name
 from stowplan.plugins.dra.sole_holder import other_holder
 
 log = get_logger(__name__)
@@ -78,12 +78,14 @@ class DeviceBinding:
             if devices.is_extended(place):
                 if not is_in_memory(claim):
                     self._handle.background(
-                        partial(self._delete_extended, devices, claim), f"delete {spoken(claim)}"
+                        partial(self._delete_extended, devices, claim),
+                        f"delete {namespaced_name(claim)}",
                     )
                 continue
             if claim.status.allocation is not None and is_reserved_for(claim, pod):
                 self._handle.background(
-                    partial(unreserve, self._handle, claim, pod), f"unreserve {spoken(claim)}"
+                    partial(unreserve, self._handle, claim, pod),
+                    f"unreserve {namespaced_name(claim)}",
                 )
 
     async def pre_bind(self, devices: PodDevices, pod: Pod, node: str) -> Status | None:
@@ -118,7 +120,8 @@ class DeviceBinding:
                 # Turned back in the middle of a write, which may arrive all the same.
                 devices.unsettled.add(claim.metadata.uid)
                 self._handle.background(
-                    partial(self._settle, pod, claim, allocation), f"settle {spoken(claim)}"
+                    partial(self._settle, pod, claim, allocation),
+                    f"settle {namespaced_name(claim)}",
                 )
             raise
         self._facts.assume(written)
@@ -130,7 +133,11 @@ class DeviceBinding:
         try:
             written = await bind_claim(self._handle, pod, claim, allocation)
         except ClaimWriteFailed as problem:
-            log.log(V4, "Claim was not allocated", extra=kv(claim=spoken(claim), err=str(problem)))
+            log.log(
+                V4,
+                "Claim was not allocated",
+                extra=kv(claim=namespaced_name(claim), err=str(problem)),
+            )
         else:
             self._facts.assume(written)
             await unreserve(self._handle, written, pod)
@@ -152,7 +159,9 @@ class DeviceBinding:
                     # The next attempt finds the claim allocated, and looks again.
                     log.error(
                         "Could not give a device back",
-                        extra=kv(resourceclaim=spoken(written), pod=pod.key, err=str(trouble)),
+                        extra=kv(
+                            resourceclaim=namespaced_name(written), pod=pod.key, err=str(trouble)
+                        ),
                     )
                 return problem
         return ""
@@ -175,9 +184,9 @@ class DeviceBinding:
             self._release_extended(devices)
         else:
             self._handle.background(
-                partial(self._release_when_shown, devices, claim), f"await {spoken(claim)}"
+                partial(self._release_when_shown, devices, claim), f"await {namespaced_name(claim)}"
             )
-        await tell_pod(self._handle, pod, claim, devices.mappings)
+        await write_pod_status(self._handle, pod, claim, devices.mappings)
 
     async def _release_when_shown(self, devices: PodDevices, claim: ResourceClaim) -> None:
         """Keep the devices in flight until the watch shows the claim that has them."""
@@ -218,11 +227,11 @@ class DeviceBinding:
         except conditions.BindingProblem as found:
             problem, outcome = found, found.outcome
         self._count(devices, outcome, handle.clock.monotonic() - began)
-        told = conditions.told(devices.claims, outcome)
+        summary = conditions.summary(devices.claims, outcome)
         log.log(
             V4,
             "Waited for binding conditions",
-            extra=kv(pod=pod.key, node=node, outcome=outcome, devices=told),
+            extra=kv(pod=pod.key, node=node, outcome=outcome, devices=summary),
         )
         return None if problem is None else error(str(problem))
 
@@ -247,7 +256,7 @@ class DeviceBinding:
             if known is None and devices.is_extended(place):
                 known = claim  # The watch has not shown it yet.
             if known is None:
-                text = f'could not find ResourceClaim "{spoken(claim)}"'
+                text = f'could not find ResourceClaim "{namespaced_name(claim)}"'
                 raise conditions.BindingProblem(text, "error")
             devices.claims[place] = known
             if not conditions.is_ready(known):

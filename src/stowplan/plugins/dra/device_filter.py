@@ -18,7 +18,7 @@ from stowplan.api.selectors import CompiledNodeSelector
 from stowplan.cluster.journal import Rows
 from stowplan.cluster.table import BoolArray, Int32Array, Int64Array, NodeTable
 from stowplan.cluster.views import NodeView
-from stowplan.errors import PluginError
+from stowplan.errors import StatusError
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.handle import Handle
 from stowplan.framework.status import Status, unresolvable
@@ -60,7 +60,7 @@ class DeviceFilter:
         if wanted:
             answer = devices.answer(node.node, self._handle, self._timeout_s, cycle.spend)
             if isinstance(answer, Status):
-                return answer
+                return self._rejection(answer)
         if unavailable:
             devices.unavailable |= unavailable
             return UNAVAILABLE
@@ -133,9 +133,13 @@ class DeviceFilter:
             assert not isinstance(wanted, Status)
             claims = [claim for _, claim in wanted]
             return 0, score_of(zip(claims, answer, strict=True))
+        return _IDS[self._rejection(answer)], 0
+
+    def _rejection(self, answer: Status) -> Status:
+        """Raise if the allocator failed: a CEL expression, a class or a slice is wrong."""
         if not answer.is_rejected:
-            raise PluginError(self._plugin, "Filter", answer.message)
-        return _IDS[answer], 0
+            raise StatusError(self._plugin, "Filter", answer.message)
+        return answer
 
     def _check_reach(
         self, table: NodeTable, devices: PodDevices, rows: Rows, out: Int32Array

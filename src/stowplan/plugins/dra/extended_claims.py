@@ -30,7 +30,7 @@ from stowplan.logs import get_logger, kv
 from stowplan.plugins.dra import extended
 from stowplan.plugins.dra.claim_writes import FINALIZER, ClaimWriteFailed, read_again
 from stowplan.plugins.dra.facts import DeviceFacts
-from stowplan.plugins.dra.pod_claims import claim_key, spoken
+from stowplan.plugins.dra.pod_claims import claim_key, namespaced_name
 
 log = get_logger(__name__)
 
@@ -67,9 +67,9 @@ class EarlierClaims:
             for owner in claim.metadata.owner_references or ():
                 claims = self._of_pod.setdefault(owner.uid, {})
                 if claim is new:
-                    claims[spoken(claim)] = claim
+                    claims[namespaced_name(claim)] = claim
                 else:
-                    claims.pop(spoken(claim), None)
+                    claims.pop(namespaced_name(claim), None)
                 if not claims:
                     del self._of_pod[owner.uid]
 
@@ -179,7 +179,7 @@ async def create(handle: Handle, claim: ResourceClaim) -> ResourceClaim:
     return load_json(answer, ResourceClaim)
 
 
-async def tell_pod(
+async def write_pod_status(
     handle: Handle, pod: Pod, claim: ResourceClaim, mappings: extended.Mappings
 ) -> None:
     """Write into the pod's status which container uses which request. Raises ClaimWriteFailed."""
@@ -220,7 +220,7 @@ async def delete(handle: Handle, claim: ResourceClaim) -> None:
         return
     except (StowplanError, ClaimWriteFailed) as problem:
         # The next attempt of the pod finds the claim, and deletes it.
-        log.error("delete", extra=kv(resourceclaim=spoken(claim), err=str(problem)))
+        log.error("delete", extra=kv(resourceclaim=namespaced_name(claim), err=str(problem)))
 
 
 async def _remove_finalizer(handle: Handle, claim: ResourceClaim) -> None:

@@ -15,11 +15,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeAlias
 
-from stowplan.api.device_objects import DeviceClass, ResourceClaim, ResourceSlice
-from stowplan.api.resources import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from stowplan.api.device_objects import (
+    DeviceClass,
+    DeviceTaintRule,
+    ResourceClaim,
+    ResourceSlice,
+)
+from stowplan.api.resources import (
+    DEVICE_CLASSES,
+    DEVICE_TAINT_RULES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+)
 from stowplan.cluster.catalog import Catalog
 from stowplan.plugins.dra.allocated import Allocated
 from stowplan.plugins.dra.pools import Slices
+from stowplan.plugins.dra.taint_rules import TaintedSlices, concerns
 
 ClaimKey: TypeAlias = tuple[str, str]
 """Namespace and name."""
@@ -32,6 +43,8 @@ class DeviceFacts:
         self._claims = catalog[RESOURCE_CLAIMS]
         self._slices = catalog[RESOURCE_SLICES]
         self._classes = catalog[DEVICE_CLASSES]
+        rules = catalog[DEVICE_TAINT_RULES]  # Empty unless the feature gate is on.
+        self._tainted = TaintedSlices(rules)
         #: Grows with every change of classes.
         self.class_version = 0
         #: Grows with every change of claims, devices in flight, slices and classes.
@@ -45,6 +58,7 @@ class DeviceFacts:
         self._claims.listeners.append(self._claim_changed)
         self._slices.listeners.append(self._slice_changed)
         self._classes.listeners.append(self._class_changed)
+        rules.listeners.append(self._rule_changed)
         self.reset(self)
 
     def reset(self, like: DeviceFacts) -> None:
@@ -53,7 +67,8 @@ class DeviceFacts:
         self.in_flight = dict(like.in_flight)
         self.version += 1
         self.class_version += 1
-        self.slices = Slices(self._slices)
+        self._tainted.forget()
+        self.slices = Slices(map(self._tainted.with_taints, self._slices))
         self.allocated = Allocated()
         for stored in self._claims:
             self.allocated.add(self._latest(stored))
@@ -122,6 +137,17 @@ class DeviceFacts:
         if assumed is not None:
             self._changed(assumed, self._claims.get(name, namespace))
 
+    @contextmanager
+    def supposing(self, claims: Iterable[ResourceClaim]) -> Iterator[None]:
+        """Have claims that do not exist, to be asked about; they hold no devices."""
+        supposed = {_key(claim): claim for claim in claims}
+        self._assumed |= supposed
+        try:
+            yield
+        finally:
+            for key in supposed:
+                del self._assumed[key]
+
     # Following
 
     @contextmanager
@@ -167,9 +193,15 @@ class DeviceFacts:
     def _slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
         self.version += 1
         if old is not None:
-            self.slices.remove(old)
+            self.slices.remove(self._tainted.pop(old))
         if new is not None:
-            self.slices.add(new)
+            self.slices.add(self._tainted.with_taints(new))
+
+    def _rule_changed(self, old: DeviceTaintRule | None, new: DeviceTaintRule | None) -> None:
+        self.version += 1
+        for one in self._slices:
+            if any(rule is not None and concerns(rule, one) for rule in (old, new)):
+                self._slice_changed(one, one)
 
     def _class_changed(self, old: DeviceClass | None, new: DeviceClass | None) -> None:
         self.version += 1

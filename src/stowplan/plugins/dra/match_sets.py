@@ -1,9 +1,10 @@
 """Which devices of a slice a request can get, computed once per slice and kind of request.
 
-Requests that differ in name and number alone share a match set: pods of one template, and most pods
-of one class. A set follows the slices by identity, since a changed slice is a new object. Selectors
-are evaluated for whole slices, also for devices that the allocator would not come to. If one fails
-there, the slice is not *certain*: only the allocator can tell whether it matters.
+Requests that differ in name and number alone share a match set: pods of one template, most pods of
+one class, and pods of classes with the same selectors. A set follows the slices by identity, since
+a changed slice is a new object. Selectors are evaluated for whole slices, also for devices that the
+allocator would not come to. If one fails there, the slice is not *certain*: only the allocator can
+tell whether it matters.
 """
 
 from __future__ import annotations
@@ -146,23 +147,23 @@ class MatchSets:
     def clear(self) -> None:
         self._sets.clear()
 
-    def find(self, details: DeviceRequestDetails) -> MatchSet | None:
+    def find(self, details: DeviceRequestDetails, device_class: DeviceClass) -> MatchSet | None:
         """The set for a request, if there is one already."""
-        return self._sets.get(kind_of(details))
+        return self._sets.get(kind_of(details, device_class))
 
     def get(self, details: DeviceRequestDetails, device_class: DeviceClass) -> MatchSet:
-        key = kind_of(details)
+        key = kind_of(details, device_class)
         found = self._sets.get(key)
         if found is None:
             found = self._sets[key] = MatchSet(details, device_class)
         return found
 
 
-def kind_of(details: DeviceRequestDetails) -> bytes:
+def kind_of(details: DeviceRequestDetails, device_class: DeviceClass) -> bytes:
     """What a request asks of each device; the same for requests that share a match set."""
     return _encode(
         (
-            details.device_class_name,
+            device_class.spec.selectors,
             details.selectors,
             details.tolerations,
             details.capacity,

@@ -1,6 +1,6 @@
 """A pod's claims in one scheduling attempt, and which devices each node offers for them.
 
-PreFilter makes a `PodDevices`, Filter asks it about nodes, Reserve reads the chosen node's devices.
+PreFilter makes a `PodDevices`, Filter reads it per node, Reserve reads the chosen node's devices.
 An answer holds as long as the facts do not change (`DeviceFacts.version`), so a decision that was
 deferred goes on where it stopped: with the next node, or in the middle of a search.
 """

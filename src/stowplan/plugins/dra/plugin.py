@@ -10,12 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from functools import partial
-from typing import Final
+from typing import Any, ClassVar, Final
 from uuid import UUID
 
 from stowplan.api.device_objects import DeviceRequest, ResourceClaim
 from stowplan.api.objects import Pod
-from stowplan.api.resources import DEVICE_CLASSES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from stowplan.api.resources import (
+    DEVICE_CLASSES,
+    DEVICE_TAINT_RULES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    Resource,
+)
 from stowplan.api.selectors import CompiledNodeSelector, compile_node_selector
 from stowplan.cluster.extended_resources import DeviceClassByResource
 from stowplan.cluster.pod_info import PodInfo
@@ -38,7 +44,7 @@ from stowplan.plugins.dra.extended_claims import EarlierClaims, PodExtended, del
 from stowplan.plugins.dra.facts import DeviceFacts
 from stowplan.plugins.dra.hints import DeviceHints
 from stowplan.plugins.dra.node_search import PodDevices
-from stowplan.plugins.dra.pod_claims import ClaimProblem, claims_of, problem_of, spoken
+from stowplan.plugins.dra.pod_claims import ClaimProblem, claims_of, namespaced_name, problem_of
 from stowplan.queue.events import EventHint
 
 _NOTHING_TO_FREE = unschedulable("no new claims to deallocate")
@@ -54,12 +60,17 @@ _PAUSED: Final = 16
 class DynamicResources(Plugin):
     name = "DynamicResources"
     Args = DynamicResourcesArgs
-    looks_up = (RESOURCE_CLAIMS, RESOURCE_SLICES, DEVICE_CLASSES)
+    looks_up: ClassVar[tuple[Resource[Any], ...]] = (
+        RESOURCE_CLAIMS,
+        RESOURCE_SLICES,
+        DEVICE_CLASSES,
+    )
     patches = (RESOURCE_CLAIMS,)
     #: What a node offers depends on all claims and slices.
     reads = Reads.ANYTHING
     score_reads = Reads.NODE
     is_costly = True
+    pre_bind_is_quick = True
     keeps_zeros = True
     #: Nominated pods and victims take no devices with them: every row is as the table has it.
     overlays = True
@@ -132,7 +143,7 @@ class DynamicResources(Plugin):
         if claim.status.allocation is not None:
             return None
         if claim.metadata.uid in self._facts.in_flight:
-            text = f"resource claim {spoken(claim)} is in the process of being allocated"
+            text = f"resource claim {namespaced_name(claim)} is in the process of being allocated"
             return unresolvable(text)
         for request in claim.spec.devices.requests or ():
             problem = self._lacks_class(claim, request)
@@ -150,7 +161,8 @@ class DynamicResources(Plugin):
             ]
         if not wanted:
             return unresolvable(
-                f"resource claim {spoken(claim)}, request {request.name}: unknown request type"
+                f"resource claim {namespaced_name(claim)}, request {request.name}: "
+                "unknown request type"
             )
         for name, device_class in wanted:
             if not device_class:
@@ -289,6 +301,12 @@ class DynamicResources(Plugin):
 
     def events(self) -> Sequence[EventHint]:
         return self._hints.events()
+
+
+class WithTaintRules(DynamicResources):
+    """DynamicResources with the feature gate DRADeviceTaintRules: it watches the rules, too."""
+
+    looks_up = (*DynamicResources.looks_up, DEVICE_TAINT_RULES)
 
 
 def _reach_of(claim: ResourceClaim) -> CompiledNodeSelector | None:

@@ -39,6 +39,13 @@ def claims_of(pod: Pod, facts: DeviceFacts) -> list[ResourceClaim]:
     return found
 
 
+def claim_names(pod: Pod) -> set[ClaimKey]:
+    """The names of a pod's claims, whether they exist or not."""
+    named = {each.resource_claim_name for each in pod.spec.resource_claims or ()}
+    made = {each.resource_claim_name for each in pod.status.resource_claim_statuses or ()}
+    return {(pod.metadata.namespace, name) for name in named | made if name is not None}
+
+
 def problem_of(pod: Pod, facts: DeviceFacts) -> str:
     """Why the pod's claims cannot be used; empty if they can."""
     if not pod.spec.resource_claims:
@@ -84,6 +91,6 @@ def claim_key(claim: ResourceClaim) -> ClaimKey:
     return claim.metadata.namespace, claim.metadata.name
 
 
-def spoken(claim: ResourceClaim) -> str:
+def namespaced_name(claim: ResourceClaim) -> str:
     """`namespace/name`, as messages have it."""
     return f"{claim.metadata.namespace}/{claim.metadata.name}"

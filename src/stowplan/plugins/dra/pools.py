@@ -124,6 +124,17 @@ class Slices:
         pools = [pool for pool in made if pool is not None]
         return sorted(pools, key=_has_binding_conditions)
 
+    def has_counters(self, pool_id: PoolId) -> bool:
+        """Whether devices of the pool share counters."""
+        return any(one.spec.shared_counters for one in self._of_pool.get(pool_id, {}).values())
+
+    def whole_pool(self, pool_id: PoolId) -> Pool | None:
+        """The pool's newest generation, whatever nodes can use its devices."""
+        newest: list[ResourceSlice] = []
+        for one in self._of_pool.get(pool_id, {}).values():
+            _keep_newest(newest, one)
+        return self._pool(pool_id, newest) if newest else None
+
     def _pool(self, pool_id: PoolId, slices: list[ResourceSlice]) -> Pool | None:
         of_pool = slices[0].spec.pool
         everywhere: Sequence[ResourceSlice] = slices

@@ -103,10 +103,15 @@ class Request:
         return matches, cost
 
     def tolerates_taints(self, device: Device) -> bool:
-        return all(
-            taint.effect not in ("NoSchedule", "NoExecute")
-            or any(_tolerates(toleration, taint) for toleration in self.details.tolerations or ())
-            for taint in device.taints or ()
+        return all(self._tolerates(taint) for taint in device.taints or ())
+
+    def untolerated(self, device: Device) -> list[DeviceTaint]:
+        """The taints that keep the request off the device."""
+        return [taint for taint in device.taints or () if not self._tolerates(taint)]
+
+    def _tolerates(self, taint: DeviceTaint) -> bool:
+        return taint.effect not in ("NoSchedule", "NoExecute") or any(
+            _tolerates(toleration, taint) for toleration in self.details.tolerations or ()
         )
 
 

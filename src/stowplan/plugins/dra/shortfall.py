@@ -13,7 +13,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from stowplan.api.device_objects import DeviceClass, DeviceRequestDetails, ResourceClaim
+from stowplan.api.device_objects import (
+    DeviceClass,
+    DeviceRequestDetails,
+    DeviceTaint,
+    ResourceClaim,
+)
 from stowplan.api.objects import Node
 from stowplan.framework.status import Status
 from stowplan.plugins.dra.allocator import alternatives, candidates_of
@@ -23,9 +28,9 @@ from stowplan.plugins.dra.node_search import PodDevices
 from stowplan.plugins.dra.pools import DeviceId
 from stowplan.plugins.dra.requests import Candidate, Request, read_request
 
-#: Characters of a selector, and holders of devices, that a text has.
+#: Characters of a selector, and names of holders or taints, that a text has.
 _SELECTOR: Final = 100
-_HOLDERS: Final = 3
+_NAMED: Final = 3
 
 
 @dataclass(slots=True)
@@ -46,6 +51,8 @@ class Shortfall:
     #: Devices that a selector of the request does not match, by selector.
     unmatched: Counter[str] = field(default_factory=Counter)
     tainted: int = 0
+    #: The taints of those, as `key=value:effect`, by how many devices have them.
+    taints: Counter[str] = field(default_factory=Counter)
     #: Devices for several claims that have too little capacity left.
     full: int = 0
 
@@ -139,8 +146,9 @@ def _counted(
         elif not whole.admin_access and candidate.id in facts.allocated.devices:
             counted.taken += 1
             by.update(holders.get(candidate.id, ()))
-        elif not whole.tolerates_taints(candidate.device):
+        elif taints := whole.untolerated(candidate.device):
             counted.tainted += 1
+            counted.taints.update({_taint_text(taint) for taint in taints})
         elif not _has_capacity(facts, whole, candidate):
             counted.full += 1
         else:
@@ -188,7 +196,8 @@ def text_of(short: Shortfall) -> str:
         parts.insert(0, f"{short.taken} {_verb(short.taken, 'is', 'are')} taken{_by(short)}")
     if short.tainted:
         tainted = _verb(short.tainted, "has a taint", "have taints")
-        parts.append(f"{short.tainted} {tainted} that the request does not tolerate")
+        named = _listed([text for text, _ in short.taints.most_common()])
+        parts.append(f"{short.tainted} {tainted} that the request does not tolerate ({named})")
     if short.full:
         parts.append(f"{short.full} {_verb(short.full, 'has', 'have')} too little capacity left")
     if not parts:
@@ -205,11 +214,17 @@ def _verb(count: int, singular: str, plural: str) -> str:
 
 
 def _by(short: Shortfall) -> str:
-    names = short.taken_by[:_HOLDERS]
-    if not names:
-        return ""
-    more = len(short.taken_by) - len(names)
-    return f" (by {', '.join(names)}{f' and {more} more' if more else ''})"
+    return f" (by {_listed(short.taken_by)})" if short.taken_by else ""
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - _NAMED
+    return f"{', '.join(names[:_NAMED])}{f' and {more} more' if more > 0 else ''}"
+
+
+def _taint_text(taint: DeviceTaint) -> str:
+    value = f"={taint.value}" if taint.value else ""
+    return f"{taint.key}{value}:{taint.effect}"
 
 
 def _shown(selector: str) -> str:

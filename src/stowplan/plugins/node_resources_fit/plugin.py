@@ -242,7 +242,7 @@ class NodeResourcesFit(Plugin):
             amount != 0 or resource.name in (CPU, MEMORY, EPHEMERAL_STORAGE)
             for resource, amount in zip(strategy.resources, wanted, strict=True)
         ]
-        if isinstance(strategy, WeightedAverage) and isinstance(rows, slice) and all(takes_part):
+        if isinstance(strategy, WeightedAverage) and all(takes_part):
             kept = self._amounts(table)
             if kept.is_plain:
                 strategy.score_amounts(kept, wanted, rows, out)

@@ -14,7 +14,7 @@ import numpy as np
 
 from stowplan.cluster.table import Int64Array
 from stowplan.config.plugin_args import ResourceSpec, UtilizationShapePoint
-from stowplan.framework.amounts import Amounts, Floats
+from stowplan.framework.amounts import Amounts, Floats, columns_at
 from stowplan.framework.forms import RowSet
 from stowplan.framework.integers import divide_towards_zero, percent_of, round_half_away
 from stowplan.framework.scratch import Scratch
@@ -39,44 +39,46 @@ class WeightedAverage:
         self, resources: tuple[ResourceSpec, ...], _shape: tuple[UtilizationShapePoint, ...] = ()
     ) -> None:
         self.resources = resources
-        self._scratch = Scratch(2)
+        self._scratch = Scratch(len(resources))
+        weights = [resource.weight for resource in resources]
+        self._weight = sum(weights)
+        #: None if all are 1.
+        self._weights = None if set(weights) == {1} else np.array(weights, np.float64)[:, None]
 
     def _part(self, requested: Int64Array, allocatable: Int64Array) -> None:
         """Turn `requested` into the part of the allocatable that counts."""
         raise NotImplementedError
 
-    def _part_of(
-        self, amounts: Amounts, place: int, wanted: float, rows: RowSet, out: Floats
+    def _parts(
+        self, amounts: Amounts, wanted: Floats, rows: RowSet, offered: Floats, out: Floats
     ) -> None:
-        """The part of one resource that counts, where the pod wants so much of it."""
+        """The part of each resource that counts, where the pod wants so much of it."""
         raise NotImplementedError
 
     def _one(self, requested: int, allocatable: int) -> int:
         raise NotImplementedError
 
     def score_amounts(
-        self, amounts: Amounts, wanted: Sequence[int], rows: slice, out: Int64Array
+        self, amounts: Amounts, wanted: Sequence[int], rows: RowSet, out: Int64Array
     ) -> None:
         """The score of every row, for amounts that are plain, straight into `out`."""
-        target = out[rows]
-        total, more = self._scratch.floats(len(target))
-        for place, resource in enumerate(self.resources):
-            percent = more if place else total
-            self._part_of(amounts, place, float(wanted[place]), rows, percent)
-            percent *= 100
-            percent /= amounts.offered[place][rows]
-            np.trunc(percent, out=percent)
-            if resource.weight != 1:
-                percent *= resource.weight
-            if place:
-                total += more
-        weights = sum(resource.weight for resource in self.resources)
-        if weights == 2:
+        offered = columns_at(amounts.offered, rows)
+        percent = self._scratch.floats(offered.shape[1])
+        self._parts(amounts, np.array(wanted, np.float64)[:, None], rows, offered, percent)
+        percent *= 100
+        percent /= offered
+        np.trunc(percent, out=percent)
+        if self._weights is not None:
+            percent *= self._weights
+        total, *others = percent
+        for each in others:
+            total += each
+        if self._weight == 2:
             total *= 0.5  # as / 2, and twice as fast; by far the commonest
         else:
             # Weights are small enough that no quotient is rounded up to the next integer.
-            total /= weights
-        np.copyto(target, total, casting="unsafe")
+            total /= self._weight
+        out[rows] = total.astype(np.int64)
 
     def score_columns(
         self, requested: Sequence[Int64Array], allocatable: Sequence[Int64Array]
@@ -107,10 +109,10 @@ class LeastAllocated(WeightedAverage):
         np.subtract(allocatable, requested, out=requested)
         np.maximum(requested, 0, out=requested)
 
-    def _part_of(
-        self, amounts: Amounts, place: int, wanted: float, rows: RowSet, out: Floats
+    def _parts(
+        self, amounts: Amounts, wanted: Floats, rows: RowSet, offered: Floats, out: Floats
     ) -> None:
-        np.subtract(amounts.free[place][rows], wanted, out=out)
+        np.subtract(columns_at(amounts.free, rows), wanted, out=out)
         np.maximum(out, 0, out=out)
 
     def _one(self, requested: int, allocatable: int) -> int:
@@ -123,11 +125,11 @@ class MostAllocated(WeightedAverage):
     def _part(self, requested: Int64Array, allocatable: Int64Array) -> None:
         np.minimum(requested, allocatable, out=requested)
 
-    def _part_of(
-        self, amounts: Amounts, place: int, wanted: float, rows: RowSet, out: Floats
+    def _parts(
+        self, amounts: Amounts, wanted: Floats, rows: RowSet, offered: Floats, out: Floats
     ) -> None:
-        np.add(amounts.held[place][rows], wanted, out=out)
-        np.minimum(out, amounts.offered[place][rows], out=out)
+        np.add(columns_at(amounts.held, rows), wanted, out=out)
+        np.minimum(out, offered, out=out)
 
     def _one(self, requested: int, allocatable: int) -> int:
         return min(requested, allocatable) * 100 // allocatable

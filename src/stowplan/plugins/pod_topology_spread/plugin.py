@@ -41,7 +41,7 @@ from stowplan.plugins.pod_topology_spread.constraints import (
 from stowplan.plugins.pod_topology_spread.default_selector import DefaultSelectors
 from stowplan.plugins.pod_topology_spread.filtering import HardSpread
 from stowplan.plugins.pod_topology_spread.scoring import Landscape, SoftSpread
-from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
+from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint, Topics
 
 _REASON = "node(s) didn't match pod topology spread constraints"
 _LABEL_MISSING = unresolvable(f"{_REASON} (missing required label)")
@@ -182,7 +182,7 @@ class PodTopologySpread(Plugin):
             | ActionType.UPDATE_NODE_LABEL
             | ActionType.UPDATE_NODE_TAINT,
         )
-        return (EventHint(pod, self._counts_changed), EventHint(node, self._domains_changed))
+        return (EventHint(pod, self._counts_changed, _NEAR), EventHint(node, self._domains_changed))
 
     def _counts_changed(self, pod: Pod, old: object, new: object) -> Hint:
         """A pod that a constraint counts came, went or changed, or the pod itself did."""
@@ -233,6 +233,19 @@ def _is_involved(other: Pod, pod: Pod) -> bool:
         return True
     has_place = other.spec.node_name or other.status.nominated_node_name
     return bool(has_place) and other.metadata.namespace == pod.metadata.namespace
+
+
+def _near(pod: Pod) -> tuple[Hashable, ...]:
+    """The pod itself and its namespace: `_is_involved` is False for all others."""
+    return pod.uid, (pod.metadata.namespace,)
+
+
+def _near_event(old: object, new: object) -> tuple[Hashable, ...] | None:
+    changed = new if isinstance(new, Pod) else old
+    return _near(changed) if isinstance(changed, Pod) else None
+
+
+_NEAR = Topics(_near, _near_event)
 
 
 def _values(node: Node | None, keys: Sequence[str]) -> list[str] | None:

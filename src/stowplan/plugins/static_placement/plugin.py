@@ -25,7 +25,7 @@ from stowplan.framework.status import Status, unresolvable
 from stowplan.logs import get_logger, kv
 from stowplan.plugins.static_placement.labels import DEFAULT_PREFIX, PinLabels, name_problem
 from stowplan.plugins.static_placement.pin_index import PinIndex, PodNames, is_pinned
-from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint
+from stowplan.queue.events import ActionType, ClusterEvent, EventHint, Hint, Topics
 
 log = get_logger(__name__)
 
@@ -117,20 +117,34 @@ class StaticPlacement(Plugin):
             | ActionType.UPDATE_NODE_TAINT
             | ActionType.UPDATE_NODE_ANNOTATION
         )
-        return (EventHint(ClusterEvent("Node", actions), self._was_pinned),)
+        topics = Topics(_names, self._pinned_since)
+        return (EventHint(ClusterEvent("Node", actions), self._was_pinned, topics),)
 
     def _find(self, pod: Pod, table: NodeTable) -> Mapping[int, bool]:
         return self._index.find(table, pod.metadata.namespace, pod.metadata.name)
 
     def _was_pinned(self, pod: Pod, old: object, new: object) -> Hint:
         """Whether a node that came or changed is pinned for the pod since then."""
-        if old is not self._event[0] or new is not self._event[1]:
-            self._event = (old, new)
-            self._event_pods = (self._pods_on(old), self._pods_on(new))
-        before, now = self._event_pods
+        before, now = self._before_and_after(old, new)
         namespace, name = pod.metadata.namespace, pod.metadata.name
         gained = is_pinned(now, namespace, name) and not is_pinned(before, namespace, name)
         return Hint.QUEUE if gained else Hint.SKIP
 
+    def _pinned_since(self, old: object, new: object) -> PodNames:
+        before, now = self._before_and_after(old, new)
+        return now - before
+
+    def _before_and_after(self, old: object, new: object) -> tuple[PodNames, PodNames]:
+        """The pods that a node was, and is, pinned for; read once for all pods that ask."""
+        if old is not self._event[0] or new is not self._event[1]:
+            self._event = (old, new)
+            self._event_pods = (self._pods_on(old), self._pods_on(new))
+        return self._event_pods
+
     def _pods_on(self, node: object) -> PodNames:
         return self._index.pods_on(node) if isinstance(node, Node) else frozenset()
+
+
+def _names(pod: Pod) -> tuple[tuple[str, str], ...]:
+    """Both names by which a node can be pinned for a pod."""
+    return (pod.metadata.namespace, pod.metadata.name), ("", pod.metadata.name)

@@ -3,37 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from stowplan.api.objects import Pod
-from stowplan.api.storage_objects import (
-    CSIDriver,
-    CSINode,
-    CSIStorageCapacity,
-    PersistentVolumeClaim,
-    StorageClass,
-)
+from stowplan.api.storage_objects import CSIDriver, CSINode, CSIStorageCapacity, StorageClass
 from stowplan.cluster.csi_migration import MIGRATED_ANNOTATION
-from stowplan.cluster.pod_volumes import claims_of
+from stowplan.cluster.pod_volumes import claim_names
 from stowplan.plugins.volume_binding.provisioning import volume_limit
-from stowplan.queue.events import ActionType, ClusterEvent, EventHint, EventResource, Hint
+from stowplan.queue.events import ActionType, ClusterEvent, EventHint, EventResource, Topics
+from stowplan.queue.topics import all_or_none, own_claims
 
 T = TypeVar("T")
-_Judge: TypeAlias = Callable[[Pod, T | None, T], bool]
 
 
-def _hint(kind: type[T], may_help: _Judge[T]) -> Callable[[Pod, object, object], Hint]:
-    """A hint from a question about objects of one kind; as upstream, anything else queues."""
+def _of_kind(kind: type[T], may_help: Callable[[T | None, T], bool]) -> Topics:
+    """A question about objects of one kind; as upstream, anything else queues every pod."""
 
-    def judge(pod: Pod, old: object, new: object) -> Hint:
+    def judge(old: object, new: object) -> bool:
         if not isinstance(new, kind) or not (old is None or isinstance(old, kind)):
-            return Hint.QUEUE
-        return Hint.QUEUE if may_help(pod, old, new) else Hint.SKIP
+            return True
+        return may_help(old, new)
 
-    return judge
+    return all_or_none(judge)
 
 
-def _class_helps(pod: Pod, old: StorageClass | None, new: StorageClass) -> bool:
+def _class_helps(old: StorageClass | None, new: StorageClass) -> bool:
     return old is None or _topologies(old) != _topologies(new)
 
 
@@ -45,13 +39,7 @@ def _topologies(storage_class: StorageClass) -> list[list[tuple[str, tuple[str, 
     ]
 
 
-def _claim_helps(pod: Pod, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim) -> bool:
-    return pod.metadata.namespace == new.metadata.namespace and any(
-        used.name == new.metadata.name for used in claims_of(pod)
-    )
-
-
-def _csi_node_helps(pod: Pod, old: CSINode | None, new: CSINode) -> bool:
+def _csi_node_helps(old: CSINode | None, new: CSINode) -> bool:
     return old is None or _migrated(old) != _migrated(new)
 
 
@@ -59,20 +47,20 @@ def _migrated(csi_node: CSINode) -> str:
     return (csi_node.metadata.annotations or {}).get(MIGRATED_ANNOTATION, "")
 
 
-def _driver_helps(pod: Pod, old: CSIDriver | None, new: CSIDriver) -> bool:
+def _drivers_of_pod(pod: Pod) -> list[str]:
     """As upstream, which looks at volumes that name their driver, not at claims."""
-    was_limited = old is not None and bool(old.spec.storage_capacity)
-    return (
-        was_limited
-        and not new.spec.storage_capacity
-        and any(
-            volume.csi is not None and volume.csi.driver == new.metadata.name
-            for volume in pod.spec.volumes or ()
-        )
-    )
+    return [volume.csi.driver for volume in pod.spec.volumes or () if volume.csi is not None]
 
 
-def _capacity_helps(pod: Pod, old: CSIStorageCapacity | None, new: CSIStorageCapacity) -> bool:
+def _driver_of_event(old: object, new: object) -> tuple[str, ...] | None:
+    """A driver whose volumes no longer need capacity."""
+    if not isinstance(new, CSIDriver) or not (old is None or isinstance(old, CSIDriver)):
+        return None
+    was_limited = old is not None and old.spec.storage_capacity
+    return (new.metadata.name,) if was_limited and not new.spec.storage_capacity else ()
+
+
+def _capacity_helps(old: CSIStorageCapacity | None, new: CSIStorageCapacity) -> bool:
     if old is None:
         return True
     before, now = volume_limit(old), volume_limit(new)
@@ -82,20 +70,24 @@ def _capacity_helps(pod: Pod, old: CSIStorageCapacity | None, new: CSIStorageCap
 _CHANGED = ActionType.ADD | ActionType.UPDATE
 EVENTS = (
     EventHint(
-        ClusterEvent(EventResource.STORAGE_CLASS, _CHANGED), _hint(StorageClass, _class_helps)
+        ClusterEvent(EventResource.STORAGE_CLASS, _CHANGED),
+        topics=_of_kind(StorageClass, _class_helps),
     ),
     EventHint(
         ClusterEvent(EventResource.PERSISTENT_VOLUME_CLAIM, _CHANGED),
-        _hint(PersistentVolumeClaim, _claim_helps),
+        topics=own_claims(claim_names),
     ),
     EventHint(ClusterEvent(EventResource.PERSISTENT_VOLUME, _CHANGED)),
     EventHint(ClusterEvent(EventResource.NODE, ActionType.ADD | ActionType.UPDATE_NODE_LABEL)),
-    EventHint(ClusterEvent(EventResource.CSI_NODE, _CHANGED), _hint(CSINode, _csi_node_helps)),
     EventHint(
-        ClusterEvent(EventResource.CSI_DRIVER, ActionType.UPDATE), _hint(CSIDriver, _driver_helps)
+        ClusterEvent(EventResource.CSI_NODE, _CHANGED), topics=_of_kind(CSINode, _csi_node_helps)
+    ),
+    EventHint(
+        ClusterEvent(EventResource.CSI_DRIVER, ActionType.UPDATE),
+        topics=Topics(_drivers_of_pod, _driver_of_event),
     ),
     EventHint(
         ClusterEvent(EventResource.CSI_STORAGE_CAPACITY, _CHANGED),
-        _hint(CSIStorageCapacity, _capacity_helps),
+        topics=_of_kind(CSIStorageCapacity, _capacity_helps),
     ),
 )

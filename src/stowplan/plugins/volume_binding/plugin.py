@@ -22,7 +22,7 @@ from stowplan.cluster.pod_volumes import claims_of
 from stowplan.cluster.table import Int32Array, Int64Array
 from stowplan.cluster.views import NodeView, Overlay
 from stowplan.config.plugin_args import VolumeBindingArgs
-from stowplan.errors import PluginError
+from stowplan.errors import StatusError
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.forms import RowSet, takes_slices
 from stowplan.framework.handle import Handle
@@ -105,7 +105,7 @@ class VolumeBinding(Plugin):
         try:
             out[chosen] = search.on_rows(cycle.table, chosen)
         except ValueError as problem:
-            raise PluginError(self.name, "Filter", str(problem)) from problem
+            raise StatusError(self.name, "Filter", str(problem)) from problem
 
     def filter(self, pod: Pod, node: NodeView, cycle: Cycle) -> Status | None:
         search: Search = cycle.read(Search)

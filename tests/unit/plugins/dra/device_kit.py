@@ -12,12 +12,10 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
-from stowplan.api.client import PatchKind
 from stowplan.api.device_objects import DeviceClass, ResourceClaim, ResourceSlice
 from stowplan.api.objects import Node, Pod, PodResourceClaimStatus, PodStatus
 from stowplan.api.paging import ListResult
 from stowplan.api.resources import CATALOGED, RESOURCE_CLAIMS, Resource
-from stowplan.api.transport import Lane
 from stowplan.api.verbs import NoApi
 from stowplan.clock import VirtualClock
 from stowplan.cluster.cache import ClusterCache
@@ -176,10 +174,8 @@ class Server(NoApi):
         self,
         resource: Resource[T],
         *,
-        namespace: str = "",
-        label_selector: str = "",
         field_selector: str = "",
-        timeout_s: float = 60.0,
+        **_: Any,
     ) -> ListResult[T]:
         name = field_selector.removeprefix("metadata.name=")
         self.requests.append(("list", name))
@@ -195,11 +191,9 @@ class Server(NoApi):
         name: str,
         changes: Mapping[str, Any],
         *,
-        namespace: str = "",
         resource_version: str,
         subresource: str = "",
-        lane: Lane = Lane.BIND,
-        timeout_s: float = 30.0,
+        **_: Any,
     ) -> T:
         what = subresource or "object"
         await self._enter(what, name)
@@ -231,12 +225,7 @@ class Server(NoApi):
         resource: Resource[Any],
         name: str,
         patch: Mapping[str, Any] | list[Any] | bytes,
-        *,
-        namespace: str = "",
-        subresource: str = "",
-        kind: PatchKind = PatchKind.STRATEGIC,
-        lane: Lane = Lane.STATUS,
-        timeout_s: float = 30.0,
+        **_: Any,
     ) -> bytes:
         await self._enter("unreserve", name)
         assert isinstance(patch, Mapping)

@@ -6,11 +6,9 @@ import asyncio
 from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 
-from stowplan.api.device_objects import ResourceClaim
-from stowplan.config.durations import Duration
-from stowplan.config.plugin_args import DynamicResourcesArgs
 from stowplan.errors import ApiUnavailable, Forbidden, ServerError
 from stowplan.framework.status import SKIP, Status, error
 from stowplan.plugins.dra import claim_writes, sole_holder
@@ -125,14 +123,62 @@ async def test_two_schedulers_never_allocate_a_device_twice_for_one_claim(
         assert not at.facts.in_flight
 
 
+#: Each has enough for one claim of 6.
+SHARED = {
+    "device": [gpus("a", "gpu-0")],
+    "capacity": [
+        gpus(
+            "a",
+            devices=[
+                {
+                    "name": "gpu-0",
+                    "allowMultipleAllocations": True,
+                    "capacity": {"memory": {"value": "10"}},
+                }
+            ],
+        )
+    ],
+    "counters": [
+        gpus(
+            "a",
+            count=2,
+            devices=[
+                {
+                    "name": f"gpu-{number}",
+                    "attributes": {"slot": {"int": number}},
+                    "consumesCounters": [
+                        {"counterSet": "card", "counters": {"memory": {"value": "6"}}}
+                    ],
+                }
+                for number in range(2)
+            ],
+        ),
+        gpus(
+            "a",
+            name="counters",
+            count=2,
+            devices=None,
+            sharedCounters=[{"name": "card", "counters": {"memory": {"value": "10"}}}],
+        ),
+    ],
+}
+
+
 @pytest.mark.parametrize("shows", [True, False])
-async def test_two_schedulers_never_give_a_device_to_two_claims(
-    shows: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("shared", SHARED)
+async def test_two_schedulers_never_give_to_two_claims_what_is_enough_for_one(
+    shared: str, shows: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both writes succeed, as they are to different claims; the later writer notices."""
     monkeypatch.setattr(sole_holder, "_SHOWN_WITHIN_S", 0.0)
-    server = Server(claim("one"), claim("two"))
-    things = (device_class(), gpus("a", "gpu-0"), claim("one"), claim("two"))
+    capacity = {"capacity": {"requests": {"memory": "6"}}} if shared == "capacity" else {}
+    slots = ["device.attributes['gpu.example.com'].slot == "] if shared == "counters" else []
+    claims = [
+        claim(name, request("gpu", *(f"{slot}{number}" for slot in slots), **capacity))
+        for number, name in enumerate(("one", "two"))
+    ]
+    server = Server(*claims)
+    things = (device_class(), *SHARED[shared], *claims)
     scenes = [Scene(NODES, *things, server=server) for _ in range(2)]
     server.shows = shows
     pods = [using("one", name="p"), using("two", name="q")]
@@ -145,8 +191,35 @@ async def test_two_schedulers_never_give_a_device_to_two_claims(
     )
     assert answers.count(None) <= 1
     refused = [each.message for each in answers if each is not None]
-    assert all("was given to claim default/" in each for each in refused)
-    assert held(server)["gpu-0"] == answers.count(None)
+    text = "others got the counters of its pool" if shared == "counters" else "was given to claim"
+    assert all(text in each and each.endswith("in the meantime") for each in refused)
+    assert held(server).total() == answers.count(None)
+
+
+async def test_counters_that_others_overdrew_concern_only_devices_that_take_of_them() -> None:
+    """The pool was published anew with fewer counters than its claims take."""
+    partitions, counters = SHARED["counters"]
+    plain = msgspec.structs.replace((partitions.spec.devices or ())[0], consumes_counters=None)
+    spec = msgspec.structs.replace(
+        partitions.spec,
+        devices=(
+            *(partitions.spec.devices or ()),
+            msgspec.structs.replace(plain, name="plain", attributes=None),
+        ),
+    )
+    taken = [
+        claim(f"old-{number}", allocation=allocation("a", f"gpu-{number}")) for number in range(2)
+    ]
+    at = Scene(
+        NODES,
+        device_class(),
+        msgspec.structs.replace(partitions, spec=spec),
+        counters,
+        *taken,
+        claim(),
+    )
+    assert await bound(at) is None
+    assert held(at.server)["plain"] == 1
 
 
 @pytest.mark.parametrize(
@@ -278,172 +351,3 @@ async def test_an_idle_claim_is_deallocated() -> None:
     await result.effect()
     assert server.claim().status == type(server.claim().status)()
     assert not at.facts.allocated.devices
-
-
-# Binding conditions
-
-CONDITIONS = {"bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
-
-
-def attached(*types: str) -> list[dict[str, Any]]:
-    conditions = [
-        {"type": each, "status": "True", "reason": "R", "message": "it's"} for each in types
-    ]
-    return [{"driver": DRIVER, "pool": "a", "device": "gpu-0", "conditions": conditions}]
-
-
-class Waiting:
-    """A pod whose device must be prepared."""
-
-    def __init__(self) -> None:
-        device = {"name": "gpu-0", **CONDITIONS}
-        args = DynamicResourcesArgs(binding_timeout=Duration(60))
-        self.scene = Scene(NODES, device_class(), gpus("a", devices=[device]), claim(), args=args)
-        self.pod = using("gpu")
-        self.cycle = self.scene.reserve(self.pod, "a")
-        self.task = asyncio.create_task(self.scene.plugin.pre_bind(self.cycle, self.pod, "a"))
-
-    async def go_on(self) -> None:
-        for _ in range(20):
-            await asyncio.sleep(0)
-
-    async def report(self, *types: str) -> None:
-        await self.go_on()
-        assert not self.task.done()
-        wire = self.scene.server.claims["gpu"]
-        wire["status"]["devices"] = attached(*types)
-        self.scene.server.change("gpu")
-        self.scene.put(self.scene.server.claim())
-        await self.go_on()
-
-    def outcomes(self) -> set[tuple[str, str]]:
-        return {(name, labels[2]) for name, labels, _ in self.scene.observed}
-
-
-def both(outcome: str) -> set[tuple[str, str]]:
-    return {
-        ("scheduler_dra_bindingconditions_wait_duration_seconds", outcome),
-        ("scheduler_dra_bindingconditions_allocations_total", outcome),
-    }
-
-
-async def test_a_pod_waits_until_its_device_is_prepared() -> None:
-    waiting = Waiting()
-    await waiting.report()
-    assert not waiting.task.done()
-    await waiting.report("ready")
-    assert waiting.task.result() is None
-    assert waiting.scene.recorded == [
-        "BindingConditionsPending: waiting for binding conditions for device on node a"
-    ]
-    assert waiting.outcomes() == both("success")
-
-
-async def test_a_device_that_failed_ends_the_wait_and_is_given_back_later() -> None:
-    waiting = Waiting()
-    await waiting.report("broken")
-    assert waiting.task.result() == error(
-        'device binding failed: claim=gpu, reason=R, message="it\'s"'
-    )
-    assert waiting.outcomes() == both("failure")
-    scene = waiting.scene
-    refusal = "resourceclaim not available on the node"
-    assert scene.filter(using("gpu")) == {"a": refusal, "b": refusal}
-    cycle, _ = scene.filtered(using("gpu"))
-    result = scene.post_filter(cycle)
-    assert not isinstance(result, Status)
-    assert result.status.message == "deallocation of ResourceClaim completed"
-
-
-async def test_a_device_that_is_not_prepared_in_time() -> None:
-    waiting = Waiting()
-    await waiting.report()
-    waiting.scene.clock.advance(61)
-    await waiting.report()
-    assert waiting.task.result() == error("device binding timeout: context deadline exceeded")
-    assert waiting.outcomes() == both("timeout")
-    assert waiting.scene.filter(using("gpu"))["a"] == "resourceclaim not available on the node"
-
-
-async def test_a_claim_that_goes_while_its_pod_waits() -> None:
-    waiting = Waiting()
-    await waiting.go_on()
-    waiting.scene.remove("gpu")
-    await waiting.go_on()
-    assert waiting.task.result() == error('could not find ResourceClaim "default/gpu"')
-    assert waiting.outcomes() == both("error")
-
-
-# What is believed
-
-
-def version(number: int, **more: Any) -> ResourceClaim:
-    return claim(version=str(number), **more)
-
-
-def test_a_written_claim_counts_until_the_watch_shows_a_newer_one() -> None:
-    at = scene(version(1))
-    facts = at.facts
-    assert facts.assume(version(5, allocation=allocation("a", "gpu-0")))
-    at.put(version(3))
-    assert facts.allocated.devices == {(DRIVER, "a", "gpu-0"): 1}
-    at.put(version(6))
-    assert not facts.allocated.devices
-    assert not facts.assume(version(5, allocation=allocation("a", "gpu-0"))), "it is older"
-    at.remove("gpu")
-    assert not facts.assume(version(9)), "there is no such claim"
-
-
-def test_a_namesake_ends_an_assumption() -> None:
-    at = scene(version(1))
-    assert at.facts.assume(version(5, allocation=allocation("a", "gpu-0")))
-    at.put(version(4, uid="another"))
-    assert not at.facts.allocated.devices
-    assert not at.facts.assume(version(9, allocation=allocation("a", "gpu-0")))
-
-
-def test_a_device_of_two_claims_is_free_when_both_are_gone() -> None:
-    both = [claim(name, allocation=allocation("a", "gpu-0")) for name in ("one", "two")]
-    at = scene(*both)
-    at.remove("one")
-    assert at.facts.allocated.devices == {(DRIVER, "a", "gpu-0"): 1}
-    at.remove("two")
-    assert not at.facts.allocated.devices
-
-
-def test_shares_of_a_device_are_added_up_and_taken_back() -> None:
-    def share(name: str) -> ResourceClaim:
-        part = {"shareID": f"s-{name}", "consumedCapacity": {"memory": "10Gi"}}
-        return claim(name, allocation=allocation("a", "gpu-0", **part))
-
-    big = [
-        {
-            "name": "gpu-0",
-            "allowMultipleAllocations": True,
-            "capacity": {"memory": {"value": "25Gi"}},
-        }
-    ]
-    wanted = claim("gpu", request(capacity={"requests": {"memory": "10Gi"}}))
-    at = Scene([node("a")], device_class(), gpus("a", devices=big), wanted, share("one"))
-    assert at.filter(using("gpu")) == {"a": ""}
-    at.put(share("two"))
-    assert at.filter(using("gpu")) == {"a": "cannot allocate all claims"}
-    at.remove("one")
-    at.remove("two")
-    assert at.filter(using("gpu")) == {"a": ""}
-    assert not at.facts.allocated.consumed
-    assert not at.facts.allocated.shares
-
-
-def test_everything_can_be_derived_again() -> None:
-    at = scene(version(1), claim("held", allocation=allocation("a", "gpu-1")))
-    at.reserve(using("gpu"), "a")
-    facts = at.facts
-    before = dict(facts.allocated.devices)
-    facts.reset(facts)
-    assert (
-        facts.allocated.devices == before == {(DRIVER, "a", each): 1 for each in ("gpu-0", "gpu-1")}
-    )
-    twin = at.cache.catalog.copy().shared(type(facts))
-    assert twin.allocated.devices == before
-    assert twin.in_flight == facts.in_flight

@@ -9,11 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from stowplan.api.client import PatchKind
 from stowplan.api.device_objects import ResourceClaim
 from stowplan.api.objects import Pod, Wire
 from stowplan.api.resources import PODS, Resource
-from stowplan.api.transport import Lane
 from stowplan.errors import Forbidden
 from stowplan.framework.plugin import PostFilterResult
 from stowplan.framework.status import SKIP, unschedulable
@@ -41,12 +39,7 @@ class ExtendedServer(Server):
         self,
         resource: Resource[Any],
         obj: Wire | Mapping[str, Any] | bytes,
-        *,
-        namespace: str = "",
-        subresource: str = "",
-        name: str = "",
-        lane: Lane = Lane.BIND,
-        timeout_s: float = 30.0,
+        **_: Any,
     ) -> bytes:
         self.requests.append(("create", ""))
         await asyncio.sleep(0)
@@ -63,18 +56,7 @@ class ExtendedServer(Server):
             self._show(named)
         return msgspec.json.encode(made)
 
-    async def delete(
-        self,
-        resource: Resource[Any],
-        name: str,
-        *,
-        namespace: str = "",
-        uid: str = "",
-        resource_version: str = "",
-        grace_period_s: int | None = None,
-        lane: Lane = Lane.BIND,
-        timeout_s: float = 30.0,
-    ) -> None:
+    async def delete(self, resource: Resource[Any], name: str, *, uid: str = "", **_: Any) -> None:
         await self._enter("delete", name)
         assert self.claims[name]["metadata"]["uid"] == uid
         assert not self.claims[name]["metadata"].get("finalizers"), "it would stay"
@@ -88,16 +70,11 @@ class ExtendedServer(Server):
         name: str,
         patch: Mapping[str, Any] | list[Any] | bytes,
         *,
-        namespace: str = "",
         subresource: str = "",
-        kind: PatchKind = PatchKind.STRATEGIC,
-        lane: Lane = Lane.STATUS,
-        timeout_s: float = 30.0,
+        **more: Any,
     ) -> bytes:
         if resource is not PODS:
-            return await super().patch(
-                resource, name, patch, namespace=namespace, subresource=subresource
-            )
+            return await super().patch(resource, name, patch, subresource=subresource, **more)
         assert subresource == "status"
         assert isinstance(patch, Mapping)
         self.requests.append(("pod status", name))
@@ -286,10 +263,15 @@ def test_a_claim_that_was_left_behind_is_deleted_first() -> None:
     result = scene.post_filter(cycle)
     assert isinstance(result, PostFilterResult)
     assert result.status == unschedulable("deletion of ResourceClaim completed")
-    assert result.effect is not None
+    effect = result.effect
+    assert effect is not None
     activated: list[Pod] = []
     scene.handle.activate = activated.extend
-    asyncio.run(result.effect())  # type: ignore[arg-type]
+
+    async def delete_claim() -> None:
+        await effect()
+
+    asyncio.run(delete_claim())
     assert not scene.server.claims
     assert activated == [pod]
     assert scene.filter(pod) == {"a": "", "b": "cannot allocate all claims"}

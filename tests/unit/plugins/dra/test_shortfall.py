@@ -54,7 +54,21 @@ def slice_of(**device: Any) -> Json:
             exactly(),
             [slice_of(taints=[{"key": "broken", "effect": "NoSchedule"}])],
             "needs 1 device of class gpu.example.com; of 1 here, 1 has a taint that the request"
-            " does not tolerate",
+            " does not tolerate (broken:NoSchedule)",
+        ),
+        (
+            exactly(tolerations=[{"key": "slow", "operator": "Exists"}]),
+            [
+                slice_of(
+                    taints=[
+                        {"key": "slow", "effect": "NoSchedule"},
+                        {"key": "team", "value": "a", "effect": "NoExecute"},
+                        {"key": "hot", "effect": "None"},
+                    ]
+                )
+            ],
+            "needs 1 device of class gpu.example.com; of 1 here, 1 has a taint that the request"
+            " does not tolerate (team=a:NoExecute)",
         ),
         (
             exactly(capacity={"requests": {"memory": "80Gi"}}),
