@@ -14,6 +14,7 @@ from stowplan.apiserver import admission
 from stowplan.apiserver.claim_controller import ClaimController
 from stowplan.apiserver.faults import Fault
 from stowplan.apiserver.history import Json
+from stowplan.apiserver.kinds import PODS
 from stowplan.apiserver.kubelet import Kubelet, KubeletOptions
 from stowplan.apiserver.options import WriteOptions
 from stowplan.apiserver.paths import parse_path
@@ -44,15 +45,19 @@ class EmbeddedCluster:
         volumes: VolumeControllerOptions | None = None,
         workloads: WorkloadControllerOptions | None = None,
         device_claims: bool = False,
+        keeps_encodings: bool = True,
     ) -> None:
         """Create a cluster.
 
         Without `compute_priority` a pod's priority is its `spec.priority`, as in scheduler_perf.
         Without `volumes` claims are never bound. Without `workloads` a Deployment gets no pods, and
         dependents outlive their owners. Without `device_claims` pods get no resource claims from
-        templates, and claims stay reserved for pods that are gone.
+        templates, and claims stay reserved for pods that are gone. Without `keeps_encodings` each
+        reader of an object pays for its encoding, and memory is saved.
         """
-        self.store = Store(history_size=history_size, clock=clock, rng=rng)
+        self.store = Store(
+            history_size=history_size, clock=clock, rng=rng, keeps_encodings=keeps_encodings
+        )
         self._kubelet_options = kubelet or KubeletOptions()
         # Taint new nodes only if the kubelet simulation runs, which removes the taint.
         self.rest = Rest(
@@ -131,6 +136,12 @@ class EmbeddedCluster:
         if target is None:
             raise no_such_path()
         return self.rest.writer.create(target, obj, WriteOptions()).object
+
+    def remove_pod(self, namespace: str, name: str) -> None:
+        """Delete a pod at once and without a request, as a controller of ours; it may be gone."""
+        record = self.store.get(PODS, namespace, name)
+        if record is not None:
+            self.rest.deleter.delete(PODS, record, {"gracePeriodSeconds": 0})
 
     def drop_watches(self) -> int:
         """Closes all watch streams; clients have to reconnect. The number that were open."""

@@ -17,7 +17,6 @@ from stowplan.apiserver.go_types import Field, Struct, struct_of, structs
 from stowplan.apiserver.history import Json
 from stowplan.apiserver.kinds import Kind
 from stowplan.clock import parse_rfc3339, rfc3339, rfc3339_micro
-from stowplan.loader.json_text import load_json
 
 _INDEX = re.compile(r"\[\d+\]")
 _NANOS_IN_MILLI = 10**6
@@ -96,16 +95,16 @@ def _struct(struct: Struct, value: Json, path: str, unknown: list[str]) -> Json:
 
 
 @cache
-def _blank(name: str) -> bytes:
-    """Return an empty struct as JSON; decoding it is the fastest way to create a copy."""
-    return msgspec.json.encode(_struct(structs()[name], {}, "", []))
+def _blank(name: str) -> Json:
+    """An empty struct. Read only."""
+    return _struct(structs()[name], {}, "", [])
 
 
 def _zero(field: Field) -> Any:
     if field.container or field.type in ("Quantities", "any", "bytes"):
         return None
     if field.is_struct:
-        return load_json(_blank(field.type))
+        return msgspec.to_builtins(_blank(field.type))  # the fastest way to create a copy
     if field.type == "Quantity":
         return "0"
     return _ZEROS.get(field.type, "")
@@ -116,7 +115,7 @@ def _field(struct: Struct, field: Field, value: Any, path: str, unknown: list[st
         case "":
             return _element(struct, field, value, path, unknown)
         case "list":
-            if not isinstance(value, list):
+            if not isinstance(value, (list, tuple)):
                 raise _wrong(value, struct, path, field.go_type)
             return [
                 _element(struct, field, item, f"{path}[{index}]", unknown)

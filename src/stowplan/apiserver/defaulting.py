@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from stowplan.apiserver.device_strategies import default_claim_spec, default_taint_times
 from stowplan.apiserver.history import Json
-from stowplan.apiserver.kinds import PODS, RESOURCE_SLICES, Kind
+from stowplan.apiserver.kinds import DEVICE_TAINT_RULES, PODS, RESOURCE_SLICES, Kind
 from stowplan.apiserver.pod_defaults import (
     begin_status,
     default_pod,
@@ -19,8 +19,10 @@ from stowplan.apiserver.pod_defaults import (
 from stowplan.clock import rfc3339
 
 
-def on_create(kind: Kind, obj: Json, now: float) -> None:
-    on_update(kind, obj, now)
+def on_create(kind: Kind, obj: Json, now: float, *, has_defaults: bool = False) -> None:
+    """With `has_defaults`, only what a new object has besides them."""
+    if not has_defaults:
+        on_update(kind, obj, now)
     match kind.plural:
         case "pods":
             begin_status(obj, rfc3339(now))
@@ -39,7 +41,7 @@ def on_update(kind: Kind, obj: Json, now: float) -> None:
     if kind is PODS:
         default_pod(obj)
         return
-    if kind is RESOURCE_SLICES:
+    if kind in (RESOURCE_SLICES, DEVICE_TAINT_RULES):
         default_taint_times(obj, rfc3339(now))
         return
     default = _DEFAULTS.get(kind.plural)

@@ -36,10 +36,20 @@ def prepare_claim_status(status: Json, old: Json) -> None:
         status["devices"] = kept
 
 
-def default_taint_times(resource_slice: Json, now: str) -> None:
-    for device in resource_slice["spec"].get("devices") or ():
-        for taint in device.get("taints") or ():
-            taint.setdefault("timeAdded", now)
+def default_taint_times(obj: Json, now: str) -> None:
+    """Of the devices of a slice, or of a DeviceTaintRule."""
+    spec = obj["spec"]
+    taints = [taint for each in spec.get("devices") or () for taint in each.get("taints") or ()]
+    for taint in [*taints, *([spec["taint"]] if "taint" in spec else [])]:
+        taint.setdefault("timeAdded", now)
+
+
+def renew_taint_time(new: Json, old: Json) -> None:
+    """A rule's taint counts from its effect's last change, unless the client says otherwise."""
+    taint, before = new["spec"]["taint"], old["spec"]["taint"]
+    same_time = taint.get("timeAdded") == before.get("timeAdded")
+    if same_time and taint["effect"] != before["effect"]:
+        taint.pop("timeAdded", None)  # Defaulting sets the current time.
 
 
 def drop_gated_fields(resource_slice: Json) -> None:

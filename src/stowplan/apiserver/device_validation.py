@@ -1,7 +1,6 @@
 """Validation of claims, claim templates and device classes, in kube-apiserver's words.
 
-Selectors are compiled, as upstream does. DIVERGES: the cost of an expression is not estimated, so
-"too complex, exceeds cost limit" is never said here; the limit at run time is the same.
+Selectors are compiled and their costs estimated, as upstream does.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from stowplan.apiserver.field_errors import (
 from stowplan.apiserver.history import Json
 from stowplan.apiserver.statuses import Cause
 from stowplan.apiserver.storage_validation import driver_name_causes
-from stowplan.cel.device import LENGTH_LIMIT, compile_selector
+from stowplan.cel.device import COST_LIMIT, LENGTH_LIMIT, compile_selector, worst_cost
 from stowplan.cel.errors import CompileError
 
 MOST_CONFIGS = 32
@@ -164,6 +163,8 @@ def selector_causes(selector: Json, at: str) -> list[Cause]:
         compile_selector(expression)
     except CompileError as error:
         return [wrong(field, expression, str(error))]
+    if worst_cost(expression) > COST_LIMIT:
+        return [not_allowed(field, "too complex, exceeds cost limit")]
     return []
 
 

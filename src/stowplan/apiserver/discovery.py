@@ -17,6 +17,21 @@ AGGREGATED_V2 = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscover
 
 # kube-apiserver lists groups by priority, and kubectl takes the first group that has a name such
 # as "events": the order is part of the answer. Groups not named here follow by name.
+_VERSION = {
+    "major": "1",
+    "minor": "36",
+    "emulationMajor": "1",
+    "emulationMinor": "36",
+    "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "35",
+    "gitVersion": "v1.36.3",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "1970-01-01T00:00:00Z",
+    "goVersion": "",
+    "compiler": "cpython",
+    "platform": "linux/amd64",
+}
 _GROUP_ORDER = (
     "",
     "apps",
@@ -58,6 +73,8 @@ def discovery_document(path: str, accept: str = "") -> DiscoveryDocument | None:
         return DiscoveryDocument(AGGREGATED_V2, aggregated_discovery(parts[0]))
     body: Json | None = None
     match parts:
+        case ["version"]:
+            body = _VERSION
         case ["api"]:
             body = _api_versions()
         case ["apis"]:

@@ -1,6 +1,6 @@
 """What happened to the objects of one kind, so that watches can start in the past.
 
-A `Record` is one version of an object: never changed, encoded at most once for all readers.
+A `Record` is one version of an object, never changed.
 A `Change` is one write. `History` keeps the last changes and knows what it has forgotten; a
 `Subscription` hands new changes to one reader and wakes it.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -25,27 +25,36 @@ _encode = msgspec.json.Encoder().encode
 class Record:
     """One version of one object. `object` must not be mutated by anyone.
 
-    `twin` caches the same Event in the other API group.
+    `key` is namespace and name. `twin` caches the same Event in the other API group.
     """
 
-    __slots__ = ("_encoded", "object", "twin", "version")
+    __slots__ = ("_encoded", "_keeps_encoding", "key", "object", "twin", "version")
 
-    def __init__(self, object_: Json, version: int) -> None:
+    def __init__(self, object_: Json, version: int, key: tuple[str, str] | None = None) -> None:
+        """`key`: that of the version before, which saves memory."""
         self.object = object_
         self.version = version
+        if key is None:
+            metadata = object_["metadata"]
+            key = metadata.get("namespace", ""), metadata.get("name", "")
+        self.key = key
         self.twin: Record | None = None
+        self._keeps_encoding = True
         self._encoded: bytes | None = None
 
     @property
     def encoded(self) -> bytes:
-        if self._encoded is None:
-            self._encoded = _encode(self.object)
-        return self._encoded
+        """The object as JSON, encoded once for all readers until `forget_encoding`."""
+        if self._encoded is not None:
+            return self._encoded
+        encoded = _encode(self.object)
+        if self._keeps_encoding:
+            self._encoded = encoded
+        return encoded
 
-    @property
-    def key(self) -> tuple[str, str]:
-        metadata = self.object["metadata"]
-        return metadata.get("namespace", ""), metadata["name"]
+    def forget_encoding(self) -> None:
+        """Encode the object for each reader from now on, which saves memory."""
+        self._encoded, self._keeps_encoding = None, False
 
 
 class Change:
@@ -72,12 +81,25 @@ class Change:
 
 
 class Subscription:
-    """A reader's inbox. `drop()` ends it; with a `limit` a reader too slow is dropped too."""
+    """A reader's inbox. `drop()` ends it; with a `limit` a reader too slow is dropped too.
 
-    def __init__(self, histories: Iterable[History], limit: int | None = None) -> None:
+    `wants` is asked about each change at once, so that others do not wake the reader.
+    """
+
+    def __init__(
+        self,
+        histories: Iterable[History],
+        limit: int | None = None,
+        wants: Callable[[Change], bool] | None = None,
+    ) -> None:
         self._limit = limit
+        self.wants = wants
         self._pending: list[Change] = []
-        self._wakeup = asyncio.Event()
+        #: Resolved when the reader must look; a plain future, because an asyncio.Event asks for
+        #: the running loop, and so for the process's id, each time it is waited for.
+        self._waiter: asyncio.Future[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_woken = False
         self._histories = tuple(histories)
         self.dropped = False
         for history in self._histories:
@@ -87,7 +109,7 @@ class Subscription:
         if self.dropped:
             return
         self._pending.append(change)
-        self._wakeup.set()
+        self.wake()
         if self._limit is not None and len(self._pending) > self._limit:
             self.drop()
 
@@ -98,32 +120,40 @@ class Subscription:
     def take(self) -> list[Change]:
         """Everything new, without waiting."""
         taken, self._pending = self._pending, []
-        if not self.dropped:
-            self._wakeup.clear()
+        self._is_woken = self.dropped
         return taken
 
     def wake(self) -> None:
         """Have `wait` return although there is nothing to take."""
-        self._wakeup.set()
+        self._is_woken = True
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
 
     async def wait(self, timeout_s: float | None = None) -> None:
-        """Returns when there is something to take, when dropped, or after the time given."""
-        if self._wakeup.is_set():
+        """Returns when there is something to take, when dropped, or after the time given.
+
+        For one reader: a second one must not wait at the same time.
+        """
+        if self._is_woken:
             return
-        if timeout_s is None:
-            await self._wakeup.wait()
-            return
-        # Ten times a pod, in a simulation: half the price of asyncio.timeout.
-        timer = asyncio.get_running_loop().call_later(timeout_s, self._wakeup.set)
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        self._waiter = self._loop.create_future()
+        timer = None
+        if timeout_s is not None:
+            # Ten times a pod, in a simulation: half the price of asyncio.timeout.
+            timer = self._loop.call_later(timeout_s, self.wake)
         try:
-            await self._wakeup.wait()
+            await self._waiter
         finally:
-            timer.cancel()
+            self._waiter = None
+            if timer is not None:
+                timer.cancel()
 
     def drop(self) -> None:
         self.dropped = True
         self._pending.clear()
-        self._wakeup.set()
+        self.wake()
 
     def close(self) -> None:
         for history in self._histories:
@@ -133,9 +163,11 @@ class Subscription:
 class History:
     """The last `size` changes of one kind, oldest first."""
 
-    def __init__(self, size: int, version: int) -> None:
+    def __init__(self, size: int, version: int, *, keeps_encodings: bool = True) -> None:
+        """Without `keeps_encodings`, what leaves the history is encoded again when it is read."""
         self._changes: deque[Change] = deque()
         self._size = size
+        self._keeps_encodings = keeps_encodings
         self._forgotten = version
         #: In the order they joined, which is the order they hear of things.
         self._subscriptions: dict[Subscription, None] = {}
@@ -143,9 +175,10 @@ class History:
     def append(self, change: Change) -> None:
         self._changes.append(change)
         if len(self._changes) > self._size:
-            self._forgotten = self._changes.popleft().version
+            self._forgotten = self._forget_oldest()
         for subscription in self._subscriptions:
-            subscription.push(change)
+            if subscription.wants is None or subscription.wants(change):
+                subscription.push(change)
 
     def since(self, version: int) -> list[Change]:
         """The changes after that version; Expired when some of them are forgotten."""
@@ -162,8 +195,14 @@ class History:
     def compact(self, version: int) -> None:
         """Forget everything up to that version."""
         while self._changes and self._changes[0].version <= version:
-            self._changes.popleft()
+            self._forget_oldest()
         self._forgotten = max(self._forgotten, version)
+
+    def _forget_oldest(self) -> int:
+        oldest = self._changes.popleft()
+        if not self._keeps_encodings:
+            oldest.record.forget_encoding()
+        return oldest.version
 
     def join(self, subscription: Subscription) -> None:
         self._subscriptions[subscription] = None

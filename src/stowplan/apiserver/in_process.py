@@ -7,16 +7,18 @@ lanes are missing. Used by the virtual target, where a request costs a function 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 import msgspec
 
 from stowplan.api.status_errors import error_from_response
-from stowplan.api.transport import Lane, Params
+from stowplan.api.transport import Body, Lane, Params
+from stowplan.api.watch import ObjectEvent
 from stowplan.apiserver import faults
 from stowplan.apiserver.cluster import EmbeddedCluster
 from stowplan.apiserver.discovery import discovery_document
+from stowplan.apiserver.history import Json
 from stowplan.apiserver.paths import parse_path
 from stowplan.apiserver.rest import ApiRequest
 from stowplan.apiserver.statuses import no_such_path, status_of
@@ -42,12 +44,13 @@ class InProcess:
         path: str,
         *,
         params: Params | None = None,
-        body: bytes | None = None,
+        body: Body | None = None,
         content_type: str = "application/json",
         accept: str = "",
         lane: Lane = Lane.READ,
         timeout_s: float = 30.0,
         retry_throttled: bool = True,
+        reads_answer: bool = True,
         guard: Guard | None = None,
     ) -> bytes:
         """One request and its answer; ApiError where the server refuses."""
@@ -62,7 +65,9 @@ class InProcess:
             document = discovery_document(path, accept) if method == "GET" else None
             if document is not None:
                 return msgspec.json.encode(document.body)
-            request = self._request(method, path, params, body, content_type, accept)
+            request = self._request(
+                method, path, params, body, content_type, accept, reads_answer=reads_answer
+            )
             if fault is not None and fault.action == "arrive-late":
                 self._cluster.answer_later(request, fault.delay_s)
                 raise _closed()
@@ -76,14 +81,14 @@ class InProcess:
     @asynccontextmanager
     async def stream(
         self, path: str, *, params: Params, inactivity_s: float
-    ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """A watch, line by line."""
+    ) -> AsyncIterator[AsyncIterator[list[ObjectEvent]]]:
+        """A watch whose events have the server's own objects."""
         try:
             watch = self._cluster.rest.watch(self._request("GET", path, params))
         except ApiError as refusal:
             raise _as_sent(refusal, f"GET {path}") from None
         try:
-            yield watch.pieces()
+            yield watch.objects()
         finally:
             watch.close()
 
@@ -92,16 +97,30 @@ class InProcess:
         method: str,
         path: str,
         params: Params | None,
-        body: bytes | None = None,
+        body: Body | None = None,
         content_type: str = "",
         accept: str = "",
+        *,
+        reads_answer: bool = True,
     ) -> ApiRequest:
         target = parse_path(path)
         if target is None:
             raise no_such_path()
         query = {name: str(value) for name, value in params.items()} if params else {}
+        sent: Json | None = None
+        if isinstance(body, Mapping):
+            # A copy of what JSON would make of it: the store must not share the caller's parts.
+            sent, body = msgspec.to_builtins(body, str_keys=True), None
         return ApiRequest(
-            method, target, query, body or b"", content_type, accept, self._user_agent
+            method,
+            target,
+            query,
+            body or b"",
+            content_type,
+            accept,
+            self._user_agent,
+            sent,
+            reads_answer,
         )
 
 

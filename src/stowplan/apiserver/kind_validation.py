@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from stowplan.apiserver.device_taint_validation import device_taint_rule_causes
 from stowplan.apiserver.device_validation import (
     device_class_causes,
     resource_claim_causes,
@@ -264,6 +265,7 @@ CREATE_CAUSES: dict[str, Callable[[Json], list[Cause]]] = {
     "resourceclaimtemplates": resource_claim_template_causes,
     "deviceclasses": device_class_causes,
     "resourceslices": resource_slice_causes,
+    "devicetaintrules": device_taint_rule_causes,
 }
 UPDATE_CAUSES: dict[str, Callable[[Json, Json], list[Cause]]] = {
     "nodes": _node_update,

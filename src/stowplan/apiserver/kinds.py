@@ -150,6 +150,13 @@ RESOURCE_CLAIM_TEMPLATES = _kind(
 )
 DEVICE_CLASSES = _kind("resource.k8s.io/v1", "deviceclasses", "DeviceClass", namespaced=False)
 RESOURCE_SLICES = _kind("resource.k8s.io/v1", "resourceslices", "ResourceSlice", namespaced=False)
+DEVICE_TAINT_RULES = _kind(
+    "resource.k8s.io/v1beta2",
+    "devicetaintrules",
+    "DeviceTaintRule",
+    namespaced=False,
+    subresources=_STATUS,
+)
 SELF_SUBJECT_ACCESS_REVIEWS = _kind(
     "authorization.k8s.io/v1",
     "selfsubjectaccessreviews",
@@ -202,6 +209,7 @@ KINDS: tuple[Kind, ...] = (
     RESOURCE_CLAIM_TEMPLATES,
     DEVICE_CLASSES,
     RESOURCE_SLICES,
+    DEVICE_TAINT_RULES,
     SELF_SUBJECT_ACCESS_REVIEWS,
 )
 

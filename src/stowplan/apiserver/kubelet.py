@@ -1,24 +1,25 @@
 """Pretend kubelets, and the little of the node controller that scheduling depends on.
 
-One task watches pods, nodes and claims in the store and moves them along: a bound pod becomes
-Running once its resource claims are allocated and reserved for it, a finished one Succeeded or
-Failed, a deleted one goes away; a new node becomes Ready and its taints follow its conditions.
-Nothing here talks HTTP. Steps that come too late (the object has changed or is gone) do nothing,
-because that change caused its own event.
+One task watches pods, nodes and claims in the store and sets timers to move them along: a bound
+pod becomes Running once its resource claims are allocated and reserved for it, a finished one
+Succeeded or Failed, a deleted one goes away; a new node becomes Ready and its taints follow its
+conditions. Nothing here talks HTTP. Steps that come too late (the object has changed or is gone)
+do nothing, because that change caused its own event.
 """
 
 from __future__ import annotations
 
-import heapq
+import asyncio
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVarTuple
 
 from stowplan.apiserver.deletion import Deleter
 from stowplan.apiserver.history import Change, Json, Record, Subscription
 from stowplan.apiserver.kinds import NODES, PODS, RESOURCE_CLAIMS
 from stowplan.apiserver.node_lifecycle import registered, tainted
-from stowplan.apiserver.pod_claims import claim_names, consumer_of
+from stowplan.apiserver.pod_claims import claim_names, consumer_of, has_claims
 from stowplan.apiserver.pod_status import ended_status, running_status
 from stowplan.apiserver.store import Store
 from stowplan.clock import rfc3339
@@ -26,6 +27,8 @@ from stowplan.loader.numbers import whole_number
 from stowplan.logs import get_logger, kv
 
 log = get_logger(__name__)
+
+_Ts = TypeVarTuple("_Ts")
 
 RUN_SECONDS = "stowplan.io/run-seconds"
 EXIT_CODE = "stowplan.io/exit-code"
@@ -55,11 +58,10 @@ class Kubelet:
         self._store = store
         self._deleter = deleter
         self._options = options
-        #: When, in which order, what, and whether it is a pod's own end, which may be far away.
-        self._due: list[tuple[float, int, Callable[[], None], bool]] = []
-        self._ends = 0
+        #: Steps that will be done soon. A pod's own end, which may be far away, is none.
+        self._soon = 0
+        #: Set while it runs.
         self._inbox: Subscription | None = None
-        self._order = itertools.count()
         self._ips = itertools.count(2)
         self._homeless: dict[str, list[tuple[tuple[str, str], str]]] = {}
         #: Bound pods whose claims are not allocated and reserved for them yet, with their UIDs.
@@ -67,47 +69,63 @@ class Kubelet:
 
     async def run(self) -> None:
         """Until cancelled."""
-        subscription = self._inbox = self._store.subscribe(NODES, PODS, RESOURCE_CLAIMS)
+        subscription = self._inbox = self._store.subscribe(
+            NODES, PODS, RESOURCE_CLAIMS, wants=self._wants
+        )
         try:
             for kind in (NODES, PODS):
                 for record in self._store.records(kind):
-                    self._see(Change("ADDED", record, None))
+                    change = Change("ADDED", record, None)
+                    if self._wants(change):
+                        self._see(change)
             while True:
-                await subscription.wait(self._pause())
+                await subscription.wait()
                 for change in subscription.take():
                     self._see(change)
-                self._do_what_is_due()
         except Exception:
             log.exception("The simulated kubelet failed: pods stay as they are")
             raise
         finally:
             subscription.close()
-
-    def _pause(self) -> float | None:
-        if not self._due:
-            return None
-        return max(0.0, self._due[0][0] - self._store.clock.monotonic())
+            self._inbox = None
 
     @property
     def has_work(self) -> bool:
         """A pod is to be started or removed, or a node to be made ready. Running is no work."""
-        return len(self._due) > self._ends or (self._inbox is not None and self._inbox.has_news)
+        return self._inbox is not None and (self._soon > 0 or self._inbox.has_news)
 
-    def _later(self, delay_s: float, action: Callable[[], None], *, is_end: bool = False) -> None:
-        when = self._store.clock.monotonic() + delay_s
-        self._ends += is_end
-        heapq.heappush(self._due, (when, next(self._order), action, is_end))
+    def _later(
+        self, delay_s: float, step: Callable[[*_Ts], None], *about: *_Ts, is_end: bool = False
+    ) -> None:
+        self._soon += not is_end
+        asyncio.get_running_loop().call_later(delay_s, self._do, step, about, is_end)
 
-    def _do_what_is_due(self) -> None:
-        now = self._store.clock.monotonic()
-        while self._due and self._due[0][0] <= now:
-            _, _, action, is_end = heapq.heappop(self._due)
-            self._ends -= is_end
-            action()
+    def _do(self, step: Callable[[*_Ts], None], about: tuple[*_Ts], is_end: bool) -> None:
+        self._soon -= not is_end
+        if self._inbox is None:
+            return
+        try:
+            step(*about)
+        except Exception:
+            log.exception("A step of the simulated kubelet failed", extra=kv(about=about))
+
+    def _wants(self, change: Change) -> bool:
+        """Nodes, claims, and pods that a kubelet must start or stop now."""
+        if change.type == "DELETED":
+            return False
+        pod = change.record.object
+        if pod["kind"] != PODS.kind:
+            return True
+        if not pod["spec"].get("nodeName"):
+            return False
+        old = change.previous.object if change.previous else None
+        if old is None or "deletionTimestamp" in pod["metadata"]:
+            return old is None or "deletionTimestamp" not in old["metadata"]
+        if not old["spec"].get("nodeName"):
+            return True
+        return bool(self._without_devices.get(change.record.key) == pod["metadata"]["uid"])
 
     def _see(self, change: Change) -> None:
-        if change.type == "DELETED":
-            return
         kind = change.record.object["kind"]
         if kind == NODES.kind:
             self._see_node(change)
@@ -122,17 +140,14 @@ class Kubelet:
     # Pods
 
     def _see_pod(self, change: Change) -> None:
-        pod, old = change.record.object, change.previous.object if change.previous else None
-        if not pod["spec"].get("nodeName"):
-            return
-        key, uid = change.record.key, pod["metadata"]["uid"]
-        if "deletionTimestamp" in pod["metadata"]:
-            if old is None or "deletionTimestamp" not in old["metadata"]:
-                self._later(self._options.stop_delay_s, lambda: self._remove(key, uid))
-        elif old is None or not old["spec"].get("nodeName"):
-            self._later(self._options.start_delay_s, lambda: self._start(key, uid))
+        key, metadata = change.record.key, change.record.object["metadata"]
+        uid = metadata["uid"]
+        if "deletionTimestamp" in metadata:
+            self._later(self._options.stop_delay_s, self._remove, key, uid)
         elif self._without_devices.get(key) == uid:
             self._start(key, uid)
+        else:
+            self._later(self._options.start_delay_s, self._start, key, uid)
 
     def _see_claim(self, record: Record) -> None:
         for consumer in record.object["status"].get("reservedFor") or ():
@@ -143,11 +158,10 @@ class Kubelet:
 
     def _has_devices(self, pod: Json) -> bool:
         """Every claim of the pod is allocated and reserved for it."""
-        claims = pod["spec"].get("resourceClaims") or ()
-        names = claim_names(pod)
-        if not claims and not names:
+        if not has_claims(pod):
             return True
-        if any(claim["name"] not in names for claim in claims):
+        names = claim_names(pod)
+        if any(claim["name"] not in names for claim in pod["spec"].get("resourceClaims") or ()):
             return False
         namespace, consumer = pod["metadata"]["namespace"], consumer_of(pod)
         for name in names.values():
@@ -185,7 +199,7 @@ class Kubelet:
         self._store.update(PODS, {**pod, "status": status}, record)
         run_s = self._run_seconds(pod)
         if run_s is not None:
-            self._later(run_s, lambda: self._finish(key, uid), is_end=True)
+            self._later(run_s, self._finish, key, uid, is_end=True)
 
     def _finish(self, key: tuple[str, str], uid: str) -> None:
         record = self._current(key, uid)
@@ -220,7 +234,7 @@ class Kubelet:
     def _see_node(self, change: Change) -> None:
         name, uid = change.record.key[1], change.record.object["metadata"]["uid"]
         if change.previous is None:
-            self._later(self._options.node_delay_s, lambda: self._register(name, uid))
+            self._later(self._options.node_delay_s, self._register, name, uid)
         else:
             self._taint(change.record)
 

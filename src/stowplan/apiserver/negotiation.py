@@ -20,7 +20,7 @@ from stowplan.apiserver.statuses import Failure, bad_request
 from stowplan.loader.malformed import Malformed
 from stowplan.loader.yaml_text import dump_yaml, load_yaml
 
-Form = Literal["object", "table", "metadata"]
+Form = Literal["object", "table", "metadata", "nothing"]
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -36,6 +36,8 @@ class Wanted:
 
 
 _PLAIN = Wanted()
+#: For a client that does not read what it has written.
+NOTHING = Wanted(form="nothing")
 _SEEN: dict[str, Wanted] = {"": _PLAIN, "*/*": _PLAIN, JSON: _PLAIN}
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from stowplan.apiserver.conforming import Mismatch, conform_to
 from stowplan.apiserver.history import Json
-from stowplan.apiserver.negotiation import decode_body
 from stowplan.apiserver.statuses import Cause, bad_request, invalid_options
 
 TRUE = ("1", "true", "True", "t", "T", "TRUE")
@@ -28,6 +27,11 @@ class WriteOptions:
     manager: str = "unknown"
     warnings: list[str] = field(default_factory=list)
 
+    @property
+    def tells_unknown(self) -> bool:
+        """Whether an unknown field is refused or warned of."""
+        return self.field_validation in ("Strict", "Warn")
+
 
 def write_options(method: str, query: Mapping[str, str], user_agent: str = "") -> WriteOptions:
     name = _OPTIONS_OF.get(method, "UpdateOptions")
@@ -40,20 +44,19 @@ def write_options(method: str, query: Mapping[str, str], user_agent: str = "") -
     return WriteOptions(_dry_run(name, query.get("dryRun", "")), validation or "Warn", manager)
 
 
-def delete_options(content_type: str, body: bytes, query: Mapping[str, str]) -> Json:
-    """From the body or, as curl sends them, from the query. `dryRun` is true or absent."""
+def delete_options(sent: Json | None, query: Mapping[str, str]) -> Json:
+    """From what was sent or, as curl sends them, from the query. `dryRun` is true or absent."""
     options: Json = {}
-    if body.strip():
-        options = decode_body(content_type, body, None)
-        kind = options.pop("kind", "DeleteOptions")
-        version = options.pop("apiVersion", "meta.k8s.io/v1")
+    if sent is not None:
+        kind = sent.pop("kind", "DeleteOptions")
+        version = sent.pop("apiVersion", "meta.k8s.io/v1")
         if kind != "DeleteOptions":
             raise bad_request(
                 f'no kind "{kind}" is registered for version "{version}" in scheme'
                 ' "pkg/runtime/scheme.go:111"'
             )
         try:
-            options = conform_to("DeleteOptions", options)
+            options = conform_to("DeleteOptions", sent)
         except Mismatch as error:
             raise bad_request(str(error)) from None
     else:

@@ -59,10 +59,10 @@ class PodActions:
             bound_metadata = {**bound_metadata, "labels": merged}
         status = dict(obj.get("status") or {})
         status.pop("nominatedNodeName", None)
-        status["conditions"] = with_condition(
+        status["conditions"] = with_conditions(
             status.get("conditions"),
-            {"type": "PodScheduled", "status": "True"},
             rfc3339(self._store.clock.time()),
+            {"type": "PodScheduled", "status": "True"},
         )
         bound = {
             **obj,
@@ -92,15 +92,15 @@ class PodActions:
 
     def _mark_disrupted(self, pod: Record) -> Record:
         status = dict(pod.object.get("status") or {})
-        status["conditions"] = with_condition(
+        status["conditions"] = with_conditions(
             status.get("conditions"),
+            rfc3339(self._store.clock.time()),
             {
                 "type": "DisruptionTarget",
                 "status": "True",
                 "reason": "EvictionByEvictionAPI",
                 "message": "Eviction API: evicting",
             },
-            rfc3339(self._store.clock.time()),
         )
         return self._store.update(PODS, {**pod.object, "status": status}, pod)
 
@@ -126,21 +126,23 @@ class PodActions:
             self._store.update(POD_DISRUPTION_BUDGETS, changed, budget)
 
 
-def with_condition(conditions: Any, new: Json, now: str) -> list[Json]:
-    """The conditions with one replaced or added; its time moves only when its status does."""
+def with_conditions(conditions: Any, now: str, *new: Json) -> list[Json]:
+    """The conditions with some replaced or added; their times move only when their status does."""
+    left = {condition["type"]: condition for condition in new}
     result: list[Json] = []
-    found = False
     for condition in conditions or ():
-        if condition.get("type") != new["type"]:
+        replacing = left.pop(condition.get("type"), None)
+        if replacing is None:
             result.append(condition)
             continue
-        found = True
         moved = now
-        if condition.get("status") == new["status"]:
+        if condition.get("status") == replacing["status"]:
             moved = condition.get("lastTransitionTime") or now
-        result.append({"lastProbeTime": None, "lastTransitionTime": moved, **new})
-    if not found:
-        result.append({"lastProbeTime": None, "lastTransitionTime": now, **new})
+        result.append({"lastProbeTime": None, "lastTransitionTime": moved, **replacing})
+    result += [
+        {"lastProbeTime": None, "lastTransitionTime": now, **condition}
+        for condition in left.values()
+    ]
     return result
 
 

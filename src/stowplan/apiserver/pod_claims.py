@@ -5,6 +5,16 @@ from __future__ import annotations
 from stowplan.apiserver.history import Json
 
 
+def has_claims(pod: Json) -> bool:
+    """Whether the pod asks for claims, or was given some."""
+    status = pod["status"]
+    return bool(
+        pod["spec"].get("resourceClaims")
+        or status.get("resourceClaimStatuses")
+        or status.get("extendedResourceClaimStatus")
+    )
+
+
 def claim_names(pod: Json) -> dict[str, str]:
     """Names of claims by what the pod calls them; not those that are still to be made."""
     names = {

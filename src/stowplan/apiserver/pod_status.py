@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from stowplan.apiserver.history import Json
-from stowplan.apiserver.pod_actions import with_condition
+from stowplan.apiserver.pod_actions import with_conditions
 
 HOST_IP = "127.0.0.1"
+_STARTED = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
 
 
 def running_status(pod: Json, now: str, ip: str) -> Json:
@@ -13,14 +14,13 @@ def running_status(pod: Json, now: str, ip: str) -> Json:
     spec = pod["spec"]
     generation = pod["metadata"].get("generation", 0)
     status = dict(pod["status"])
-    conditions = status.get("conditions")
-    for name in ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady"):
-        condition = {"type": name, "status": "True", "observedGeneration": generation}
-        conditions = with_condition(conditions, condition, now)
+    met = {"status": "True", "observedGeneration": generation}
     status |= {
         "observedGeneration": generation,
         "phase": "Running",
-        "conditions": conditions,
+        "conditions": with_conditions(
+            status.get("conditions"), now, *({"type": name, **met} for name in _STARTED)
+        ),
         "hostIP": HOST_IP,
         "hostIPs": [{"ip": HOST_IP}],
         "podIP": HOST_IP if spec.get("hostNetwork") else ip,
@@ -41,19 +41,19 @@ def running_status(pod: Json, now: str, ip: str) -> Json:
 def ended_status(pod: Json, now: str, exit_code: int = 0) -> Json:
     """Every container has ended with the exit code."""
     status = dict(pod["status"])
-    conditions = status.get("conditions")
-    generation = pod["metadata"].get("generation", 0)
-    for name in ("Ready", "ContainersReady"):
-        condition = {
-            "type": name,
-            "status": "False",
-            "observedGeneration": generation,
-            "reason": "PodFailed" if exit_code else "PodCompleted",
-        }
-        conditions = with_condition(conditions, condition, now)
+    over = {
+        "status": "False",
+        "observedGeneration": pod["metadata"].get("generation", 0),
+        "reason": "PodFailed" if exit_code else "PodCompleted",
+    }
     return status | {
         "phase": "Failed" if exit_code else "Succeeded",
-        "conditions": conditions,
+        "conditions": with_conditions(
+            status.get("conditions"),
+            now,
+            {"type": "Ready", **over},
+            {"type": "ContainersReady", **over},
+        ),
         "containerStatuses": [
             _ended(container, now, exit_code) for container in status.get("containerStatuses") or ()
         ],

@@ -18,7 +18,7 @@ from stowplan.apiserver.kinds import (
     SELF_SUBJECT_ACCESS_REVIEWS,
     Kind,
 )
-from stowplan.apiserver.negotiation import Wanted, decode_body, encode, wanted
+from stowplan.apiserver.negotiation import NOTHING, Wanted, decode_body, encode, wanted
 from stowplan.apiserver.options import TRUE, WriteOptions, delete_options, write_options
 from stowplan.apiserver.paths import ResourcePath
 from stowplan.apiserver.pod_actions import PodActions
@@ -41,6 +41,16 @@ class ApiRequest(NamedTuple):
     content_type: str = ""
     accept: str = ""
     user_agent: str = ""
+    #: In place of the body of a POST, PUT or DELETE; it may be taken apart.
+    sent: Json | None = None
+    #: False: the object that was written is not shown.
+    reads_answer: bool = True
+
+    def decoded(self, kind: Kind | None) -> Json:
+        """The object that was sent; 400 or 415 if there is none."""
+        if self.sent is not None:
+            return self.sent
+        return decode_body(self.content_type, self.body, kind)
 
     @property
     def is_watch(self) -> bool:
@@ -81,23 +91,22 @@ class Rest:
     def answer(self, request: ApiRequest) -> ApiResponse:
         """Carry out anything but a watch."""
         method, target, query = request.method, request.target, request.query
-        want = wanted(request.accept)
+        want = wanted(request.accept) if request.reads_answer else NOTHING
         if method == "GET":
             return self._read(target, query, want)
         if method == "DELETE":
-            options = delete_options(request.content_type, request.body, query)
+            has_options = request.sent is not None or request.body.strip()
+            options = delete_options(request.decoded(None) if has_options else None, query)
             return self._delete(target, options, want, query)
         write = write_options(method, query, request.user_agent)
         if method == "POST":
-            sent = decode_body(request.content_type, request.body, target.kind)
-            return self._post(target, sent, want, query, write)
+            return self._post(target, request.decoded(target.kind), want, query, write)
         if not target.name or not target.kind.stored:
             raise method_not_allowed()
         if target.subresource == "scale" and method in ("PUT", "PATCH"):
             return self._scale(request, want, write)
         if method == "PUT":
-            sent = decode_body(request.content_type, request.body, target.kind)
-            record, created = self.writer.update(target, sent, write)
+            record, created = self.writer.update(target, request.decoded(target.kind), write)
             code = 201 if created else 200
             return self._show(target.kind, record, want, query, code, write.warnings)
         if method == "PATCH":
@@ -163,7 +172,7 @@ class Rest:
         target = request.target
         current = self.store.require(target.kind, target.namespace, target.name).object
         if request.method == "PUT":
-            scale = decode_body(request.content_type, request.body, None)
+            scale = request.decoded(None)
         else:
             scale = patched_scale(current, request.content_type, request.body)
         sent = scaled(target.kind, current, scale)

@@ -84,9 +84,14 @@ def predicate(kind: Kind, label_selector: str, field_selector: str) -> Predicate
     tests: list[Predicate] = []
     if not labels.is_empty:
         tests.append(lambda obj: labels.matches(obj["metadata"].get("labels")))
+    refused: dict[str, set[str]] = {}
     for field, operator, value in fields.requirements:
         _require_supported(kind, field)
-        tests.append(_field_test(field, operator, value))
+        if operator == "!=":
+            refused.setdefault(field, set()).add(value)
+        else:
+            tests.append(_has_value(field, value))
+    tests += [_has_none_of(field, values) for field, values in refused.items()]
     if not tests:
         return None
     if len(tests) == 1:
@@ -116,23 +121,38 @@ def _require_supported(kind: Kind, field: str) -> None:
         raise bad_request(f"field label not supported{of}: {field}")
 
 
-def _field_test(field: str, operator: str, value: str) -> Predicate:
-    path = tuple(field.split("."))
+def _has_value(field: str, value: str) -> Predicate:
+    text = _text_of(field)
+    return lambda obj: text(obj) == value
+
+
+def _has_none_of(field: str, values: set[str]) -> Predicate:
+    text = _text_of(field)
+    return lambda obj: text(obj) not in values
+
+
+def _text_of(field: str) -> Callable[[Json], str]:
+    """The function that reads a field as selectors compare it."""
+    if field == "source":
+        return _source_of
+    first, _, second = field.partition(".")
     absent = "false" if field in _FALSE_WHEN_ABSENT else ""
 
     def text(obj: Json) -> str:
-        if field == "source":
-            source = (obj.get("source") or {}).get("component")
-            return str(source or obj.get("reportingComponent", ""))
-        node: object = obj
-        for name in path:
-            node = node.get(name) if isinstance(node, dict) else None
-        if node is None:
+        value: object = obj.get(first)
+        if second:
+            value = value.get(second) if isinstance(value, dict) else None
+        if type(value) is str:
+            return value
+        if value is None:
             return absent
-        if isinstance(node, bool):
-            return "true" if node else "false"
-        return str(node)
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return str(value)
 
-    if operator == "!=":
-        return lambda obj: text(obj) != value
-    return lambda obj: text(obj) == value
+    return text
+
+
+def _source_of(event: Json) -> str:
+    source = (event.get("source") or {}).get("component")
+    return str(source or event.get("reportingComponent", ""))

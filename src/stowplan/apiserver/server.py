@@ -36,23 +36,7 @@ from stowplan.logs import get_logger, kv
 
 log = get_logger(__name__)
 
-GIT_VERSION = "v1.36.3"
 MAX_BODY = 3 * 1024 * 1024
-_VERSION = {
-    "major": "1",
-    "minor": "36",
-    "emulationMajor": "1",
-    "emulationMinor": "36",
-    "minCompatibilityMajor": "1",
-    "minCompatibilityMinor": "35",
-    "gitVersion": GIT_VERSION,
-    "gitCommit": "",
-    "gitTreeState": "clean",
-    "buildDate": "1970-01-01T00:00:00Z",
-    "goVersion": "",
-    "compiler": "cpython",
-    "platform": "linux/amd64",
-}
 _HEALTH = ("/healthz", "/livez", "/readyz")
 
 
@@ -206,8 +190,6 @@ class ApiServer(EmbeddedCluster):
     def _static(path: str, request: web.BaseRequest) -> web.Response:
         if path.startswith(_HEALTH):
             return web.Response(text="ok")
-        if path == "/version":
-            return _json(_VERSION)
         found = discovery_document(path, request.headers.get("Accept", ""))
         if found is not None:
             body = msgspec.json.encode(found.body)

@@ -6,18 +6,17 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from stowplan.api.labels import label_value_errors
 from stowplan.api.quantity import format_quantity, nanos
 from stowplan.apiserver.claim_status_validation import (
     binding_condition_causes,
     pool_name_causes,
 )
-from stowplan.apiserver.device_validation import TAINT_EFFECTS, name_of, qualified_name_causes
+from stowplan.apiserver.device_taint_validation import taint_causes
+from stowplan.apiserver.device_validation import name_of, qualified_name_causes
 from stowplan.apiserver.field_errors import (
     Check,
     each,
     each_unique,
-    label_key_causes,
     label_name,
     name_causes,
     not_allowed,
@@ -25,7 +24,6 @@ from stowplan.apiserver.field_errors import (
     subdomain_name,
     too_long,
     too_many,
-    unsupported,
     wrong,
 )
 from stowplan.apiserver.history import Json
@@ -157,7 +155,7 @@ def _device(device: Json, old: Json | None, at: str, *, on_devices: bool) -> lis
     check = _shared_capacity if shared else _whole_capacity
     causes += _map(capacity, -1, f"{at}.capacity", _qualified, check, _LONGEST_KEY)
     if old is None or old.get("taints") != device.get("taints"):
-        causes += each(device.get("taints"), _MOST_TAINTS, f"{at}.taints", _taint)
+        causes += each(device.get("taints"), _MOST_TAINTS, f"{at}.taints", taint_causes)
     causes += each_unique(
         device.get("consumesCounters"),
         _MOST_CONSUMPTIONS,
@@ -243,17 +241,6 @@ def _attribute(attribute: Json, at: str) -> list[Cause]:
     if len(attribute) != 1:
         shown = attribute or ""
         causes.append(wrong(at, shown, "exactly one value must be specified"))
-    return causes
-
-
-def _taint(taint: Json, at: str) -> list[Cause]:
-    causes = label_key_causes(f"{at}.key", taint["key"])
-    value, effect = taint.get("value", ""), taint["effect"]
-    causes += [wrong(f"{at}.value", value, problem) for problem in label_value_errors(value)]
-    if not effect:
-        causes.append(required(f"{at}.effect"))
-    elif effect not in TAINT_EFFECTS:
-        causes.append(unsupported(f"{at}.effect", effect, TAINT_EFFECTS))
     return causes
 
 

@@ -193,7 +193,7 @@ def too_old(asked: int, oldest: int) -> Failure:
 
 
 def too_large(asked: int, current: int) -> Failure:
-    """The client is ahead of us: told to come back in a second, as the watch cache does."""
+    """The client's version is newer than ours: retry after a second, as the watch cache answers."""
     details = {
         "causes": [
             {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"},

@@ -1,7 +1,7 @@
 """All objects, in memory, by kind, namespace and name.
 
-Every write gets the next of one global sequence of versions, is remembered in its kind's history
-and told to that kind's watchers, in one step without awaiting: there are no half-done writes.
+Every write gets the next of one global sequence of versions, and is added to its kind's history and
+sent to that kind's watchers, in one step without awaiting: there are no half-done writes.
 Callers hand over new dicts and never mutate what they got: versions share unchanged parts.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import uuid
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from stowplan.apiserver.history import Change, History, Json, Record, Subscription
 from stowplan.apiserver.kinds import EVENTS, EVENTS_V1, KINDS, Kind
@@ -35,8 +35,13 @@ class Store:
         history_size: int = 10_000,
         clock: Clock | None = None,
         rng: random.Random | None = None,
+        keeps_encodings: bool = True,
     ) -> None:
-        """`rng` draws UIDs and generated names; a seeded one makes them the same every time."""
+        """`rng` draws UIDs and generated names; a seeded one makes them the same every time.
+
+        `keeps_encodings` saves time where several clients read the same objects, and costs 2 KB
+        for each pod.
+        """
         self.clock: Clock = clock or SystemClock()
         self._rng = rng or random.Random()
         self.version = 1
@@ -47,12 +52,14 @@ class Store:
             if kind.stored and storage_kind(kind) is kind:
                 self._objects[kind] = {}
                 self._keys[kind] = None
-                self._histories[kind] = History(history_size, 0)
+                self._histories[kind] = History(history_size, 0, keeps_encodings=keeps_encodings)
+        #: The objects by the kind that is asked for.
+        self._tables = {kind: self._objects[storage_kind(kind)] for kind in KINDS if kind.stored}
 
     # Reading
 
     def get(self, kind: Kind, namespace: str, name: str) -> Record | None:
-        return self._objects[storage_kind(kind)].get((namespace, name))
+        return self._tables[kind].get((namespace, name))
 
     def require(self, kind: Kind, namespace: str, name: str) -> Record:
         record = self.get(kind, namespace, name)
@@ -118,11 +125,10 @@ class Store:
         if self._objects[kind].get(key) is not current:
             raise modified(kind, key[1])
         metadata = {**obj["metadata"], "resourceVersion": str(current.version)}
-        if {**obj, "metadata": metadata} == current.object:
+        new = {**obj, "metadata": metadata}
+        if new == current.object:
             return current
-        if dry_run:
-            return Record({**obj, "metadata": metadata}, current.version)
-        return self._write(kind, {**obj, "metadata": metadata}, current)
+        return Record(new, current.version) if dry_run else self._write(kind, new, current)
 
     def delete(self, kind: Kind, current: Record) -> Record:
         """Removes the object for good and returns its last state, at the deletion's version."""
@@ -131,7 +137,7 @@ class Store:
             raise modified(kind, current.key[1])
         self.version += 1
         metadata = {**current.object["metadata"], "resourceVersion": str(self.version)}
-        last = Record({**current.object, "metadata": metadata}, self.version)
+        last = Record({**current.object, "metadata": metadata}, self.version, current.key)
         del self._objects[kind][current.key]
         self._keys[kind] = None
         self._histories[kind].append(Change("DELETED", last, current))
@@ -140,7 +146,7 @@ class Store:
     def _write(self, kind: Kind, obj: Json, previous: Record | None) -> Record:
         self.version += 1
         obj["metadata"]["resourceVersion"] = str(self.version)
-        record = Record(obj, self.version)
+        record = Record(obj, self.version, previous.key if previous is not None else None)
         self._objects[kind][record.key] = record
         if previous is None:
             self._keys[kind] = None
@@ -162,9 +168,17 @@ class Store:
 
     # Watching
 
-    def subscribe(self, *kinds: Kind, limit: int | None = None) -> Subscription:
-        """Subscribe to all later changes; the caller must close it. `limit` bounds the backlog."""
-        return Subscription((self._histories[storage_kind(kind)] for kind in kinds), limit)
+    def subscribe(
+        self,
+        *kinds: Kind,
+        limit: int | None = None,
+        wants: Callable[[Change], bool] | None = None,
+    ) -> Subscription:
+        """Subscribe to later changes, or to those it `wants`; the caller must close it.
+
+        `limit` bounds the backlog.
+        """
+        return Subscription((self._histories[storage_kind(kind)] for kind in kinds), limit, wants)
 
     def changes_since(self, kind: Kind, version: int) -> list[Change]:
         return self._histories[storage_kind(kind)].since(version)

@@ -7,9 +7,19 @@ fields that belong to the server are taken from the server, status only moves th
 from __future__ import annotations
 
 from stowplan.apiserver.conforming import Mismatch, conform, zero_status
-from stowplan.apiserver.device_strategies import drop_gated_fields, prepare_claim_status
+from stowplan.apiserver.device_strategies import (
+    drop_gated_fields,
+    prepare_claim_status,
+    renew_taint_time,
+)
 from stowplan.apiserver.history import Json
-from stowplan.apiserver.kinds import KINDS, RESOURCE_CLAIMS, RESOURCE_SLICES, Kind
+from stowplan.apiserver.kinds import (
+    DEVICE_TAINT_RULES,
+    KINDS,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    Kind,
+)
 from stowplan.apiserver.options import WriteOptions
 from stowplan.apiserver.resizing import resized_spec
 from stowplan.apiserver.statuses import bad_request
@@ -41,6 +51,7 @@ DELETED_OBJECT_RETURNED = frozenset(
         "resourceclaimtemplates",
         "deviceclasses",
         "resourceslices",
+        "devicetaintrules",
     }
 )
 _HAS_GENERATION = frozenset(
@@ -56,6 +67,7 @@ _HAS_GENERATION = frozenset(
         "jobs",
         "deviceclasses",
         "resourceslices",
+        "devicetaintrules",
     }
 )
 _FIRST_PHASE = {
@@ -179,6 +191,8 @@ def prepare_update(kind: Kind, new: Json, old: Json, subresource: str) -> Json:
         new = {**old, "spec": {"finalizers": finalizers} if finalizers else {}}
     elif kind.has_status:
         new["status"] = old["status"]
+        if kind is DEVICE_TAINT_RULES:
+            renew_taint_time(new, old)
     elif kind is RESOURCE_SLICES:
         drop_gated_fields(new)
     return new

@@ -402,6 +402,12 @@ def resource_claim_row(claim: Json, now: float) -> list[Any]:
     return [_name(claim), ",".join(states), age(claim, now)]
 
 
+def device_taint_rule_row(rule: Json, now: float) -> list[Any]:
+    parts = [text(rule, "spec", "taint", field) for field in ("key", "value", "effect")]
+    added = since(dig(rule, "spec", "taint", "timeAdded"), now)
+    return [_name(rule), *parts, added, age(rule, now)]
+
+
 def resource_slice_row(resource_slice: Json, now: float) -> list[Any]:
     return [
         _name(resource_slice),

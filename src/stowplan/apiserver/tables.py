@@ -121,12 +121,17 @@ _LAYOUTS: dict[str, _Layout] = {
     "ResourceClaim": _layout("Name | State | Age", rows.resource_claim_row),
     "ResourceClaimTemplate": _layout("Name | Age", rows.name_age_row),
     "DeviceClass": _layout("Name | Age", rows.name_age_row),
+    "DeviceTaintRule": _layout(
+        "Name | Key | Value | Effect | TimeAdded | Age", rows.device_taint_rule_row
+    ),
     "ResourceSlice": _layout("Name | Node | Driver | Pool | Age", rows.resource_slice_row),
     "ConfigMap": _layout("Name | Data | Age", rows.data_row),
     "Secret": _layout("Name | Type | Data | Age", rows.secret_row),
     "ServiceAccount": _layout("Name | Age", rows.name_age_row),
 }
 
+# Of a taint, where a PriorityClass has a number.
+_LAYOUTS["DeviceTaintRule"].columns[2]["type"] = "string"
 _DEFAULT_LAYOUT = _layout("Name | Created At", rows.default_row)
 _DEFAULT_LAYOUT.columns[1]["type"] = "date"
 

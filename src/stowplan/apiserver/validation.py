@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stowplan.apiserver.claim_status_validation import resource_claim_status_causes
+from stowplan.apiserver.device_taint_validation import device_taint_rule_status_causes
 from stowplan.apiserver.field_errors import (
     annotations_causes,
     label_key_causes,
@@ -27,7 +28,13 @@ from stowplan.apiserver.kind_validation import (
     event_causes,
     strict_event_causes,
 )
-from stowplan.apiserver.kinds import EVENTS, PODS, RESOURCE_CLAIMS, Kind
+from stowplan.apiserver.kinds import (
+    DEVICE_TAINT_RULES,
+    EVENTS,
+    PODS,
+    RESOURCE_CLAIMS,
+    Kind,
+)
 from stowplan.apiserver.pod_validation import pod_causes, pod_status_causes, pod_update_causes
 from stowplan.apiserver.resizing import resize_causes
 from stowplan.apiserver.statuses import Cause, invalid
@@ -36,14 +43,22 @@ _STANDARD_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 _LABEL_NAMED = frozenset({"namespaces", "services"})
 
 
-def check_create(kind: Kind, obj: Json, *, asked_as: Kind, first: Sequence[Cause] = ()) -> None:
+def check_create(
+    kind: Kind,
+    obj: Json,
+    *,
+    asked_as: Kind,
+    first: Sequence[Cause] = (),
+    has_valid_spec: bool = False,
+) -> None:
     """`asked_as` is the kind of the request: an event of the newer group is checked strictly.
 
-    `first` are causes that need other objects to be found.
+    `first` are causes that need other objects to be found. With `has_valid_spec`, a pod of the
+    same spec was accepted before.
     """
     causes = [*first, *_metadata_causes(kind, obj["metadata"])]
     if kind is PODS:
-        causes += pod_causes(obj)
+        causes += [] if has_valid_spec else pod_causes(obj)
     elif kind is EVENTS:
         causes += event_causes(obj)
         causes += strict_event_causes(obj) if asked_as is not EVENTS else []
@@ -69,6 +84,8 @@ def check_update(
             causes += pod_update_causes(obj, old)
     elif kind is RESOURCE_CLAIMS and subresource == "status":
         causes += resource_claim_status_causes(obj, old)
+    elif kind is DEVICE_TAINT_RULES and subresource == "status":
+        causes += device_taint_rule_status_causes(obj)
     elif subresource != "status":
         create, update = CREATE_CAUSES.get(kind.plural), UPDATE_CAUSES.get(kind.plural)
         if create is not None and kind.plural not in CHECKED_AGAINST_OLD:

@@ -1,17 +1,20 @@
 """Watch streams: each a reader of the store's changes, batching what is ready into one piece.
 
-An event is the cached encoding of its object between two constants, so a hundred watchers of the
-same change cost one encoding. Only selectors, Tables and metadata views look into objects.
+Over HTTP an event is the cached encoding of its object between two constants, so a hundred watchers
+of the same change cost one encoding. In this process it is the object itself. Only selectors,
+Tables and metadata views look into objects.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
+from stowplan.api.watch import ObjectEvent
 from stowplan.apiserver import events
 from stowplan.apiserver.conforming import conform
 from stowplan.apiserver.history import Change, Json, Record, Subscription
@@ -34,6 +37,10 @@ MIN_REQUEST_TIMEOUT_S = 1800.0
 BACKLOG_LIMIT = 100_000  # changes that a client may be behind before its watch is ended
 _MOMENT_S = 1e-6  # a timer may be early by so much
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+_ERROR: Final = "ERROR"
+#: The type of an event and the version of the object, or the status, that it shows.
+_Event: TypeAlias = tuple[str, Record]
+T = TypeVar("T")
 
 
 class Watches:
@@ -68,10 +75,12 @@ class Watches:
         self._open.pop(subscription, None)
         subscription.close()
 
-    def bookmark(self, stream: _Stream) -> bytes:
+    def bookmark(self, stream: _Stream) -> _Event:
         return stream.bookmark(self._store.version)
 
-    def _first(self, stream: _Stream, target: ResourcePath, query: Mapping[str, str]) -> bytes:
+    def _first(
+        self, stream: _Stream, target: ResourcePath, query: Mapping[str, str]
+    ) -> list[_Event]:
         """What a new watch is sent at once: the state, or the changes since its version."""
         text = query.get("resourceVersion", "")
         try:
@@ -80,29 +89,29 @@ class Watches:
             raise unexplained(str(error)) from error
         send_initial = query.get("sendInitialEvents", "")
         if stream.with_initial_events(send_initial, text, version):
-            lines = [
-                stream.line("ADDED", events.view(target.kind, record))
+            state: list[_Event] = [
+                ("ADDED", events.view(target.kind, record))
                 for record in self._store.records(target.kind, target.namespace)
                 if stream.selects(events.view(target.kind, record))
             ]
             if send_initial and stream.bookmarks:
-                lines.append(stream.bookmark(self._store.version, initial_events_end=True))
+                state.append(stream.bookmark(self._store.version, initial_events_end=True))
             stream.version = self._store.version
-            return b"".join(lines)
+            return state
         stream.version = version if text else self._store.version
         try:
             changes = self._store.changes_since(target.kind, stream.version)
         except Failure as error:
             stream.failed = True
-            return stream.error(error)
-        return stream.lines(changes)
+            return [(_ERROR, Record(status_of(error), stream.version))]
+        return stream.selected(changes)
 
 
 class Watch:
     """One open stream."""
 
     def __init__(
-        self, watches: Watches, stream: _Stream, subscription: Subscription, first: bytes
+        self, watches: Watches, stream: _Stream, subscription: Subscription, first: list[_Event]
     ) -> None:
         self._watches = watches
         self._stream = stream
@@ -112,11 +121,19 @@ class Watch:
     def close(self) -> None:
         self._watches.closed(self._subscription)
 
-    async def pieces(self) -> AsyncIterator[bytes]:
-        """Yield whole lines as they come, until the timeout or until the stream is dropped."""
+    def pieces(self) -> AsyncIterator[bytes]:
+        """Whole lines as they come, until the timeout or until the stream is dropped."""
+        return self._run(self._stream.lines)
+
+    def objects(self) -> AsyncIterator[list[ObjectEvent]]:
+        """The same as events, for a reader in this process."""
+        return self._run(_as_objects)
+
+    async def _run(self, render: Callable[[list[_Event]], T]) -> AsyncIterator[T]:
         stream, subscription = self._stream, self._subscription
         if self._first:
-            yield self._first
+            yield render(self._first)
+            self._first = []
         if stream.failed:
             return
         loop = asyncio.get_running_loop()
@@ -128,14 +145,14 @@ class Watch:
         try:
             while not subscription.dropped:
                 await subscription.wait()
-                lines = stream.lines(subscription.take())
+                found = stream.selected(subscription.take())
                 now = loop.time() + _MOMENT_S
                 if stream.bookmarks and now >= next_bookmark:
-                    lines += self._watches.bookmark(stream)
+                    found.append(self._watches.bookmark(stream))
                     next_bookmark = now + interval_s
                     timer = loop.call_at(min(end, next_bookmark), subscription.wake)
-                if lines:
-                    yield lines
+                if found:
+                    yield render(found)
                 if now >= end:
                     return
         finally:
@@ -180,38 +197,42 @@ class _Stream:
             return False
         return self._predicate is None or self._predicate(record.object)
 
-    def lines(self, changes: Iterable[Change]) -> bytes:
-        return b"".join([self._change(change) for change in changes])
+    def selected(self, changes: Iterable[Change]) -> list[_Event]:
+        """What the changes are to this watch."""
+        return [event for change in changes if (event := self._event_of(change)) is not None]
 
-    def _change(self, change: Change) -> bytes:
+    def _event_of(self, change: Change) -> _Event | None:
         if change.version <= self.version:
-            return b""
+            return None
         self.version = change.version
         record = events.view(self._kind, change.record)
         if self._namespace and record.key[0] != self._namespace:
-            return b""
+            return None
         if self._predicate is None:
-            return self.line(change.type, record)
-        if change.type == "DELETED":
-            return self.line("DELETED", record) if self._predicate(record.object) else b""
+            return change.type, record
         now = self._predicate(record.object)
+        if change.type == "DELETED":
+            return ("DELETED", record) if now else None
         before = change.previous is not None and self._predicate(
             events.view(self._kind, change.previous).object
         )
         if now:
-            return self.line("MODIFIED" if before else "ADDED", record)
+            return "MODIFIED" if before else "ADDED", record
         if before:
-            return self.line("DELETED", events.view(self._kind, change.left))
-        return b""
+            return "DELETED", events.view(self._kind, change.left)
+        return None
 
-    def line(self, type_: str, record: Record) -> bytes:
-        match self._want.form:
-            case "table":
-                body = msgspec.json.encode(self._table(record.object))
-            case "metadata":
-                body = msgspec.json.encode(partial_metadata(record.object))
-            case _:
-                body = record.encoded
+    def lines(self, found: Iterable[_Event]) -> bytes:
+        return b"".join([self._line(type_, record) for type_, record in found])
+
+    def _line(self, type_: str, record: Record) -> bytes:
+        form = self._want.form
+        if form == "table" and type_ != _ERROR:
+            body = msgspec.json.encode(self._table(record.object))
+        elif form == "metadata" and type_ != _ERROR:
+            body = msgspec.json.encode(partial_metadata(record.object))
+        else:
+            body = record.encoded
         return b'{"type":"%s","object":%s}\n' % (type_.encode(), body)
 
     def _table(self, obj: Json) -> Json:
@@ -222,13 +243,14 @@ class _Stream:
         self._columns_sent = True
         return table
 
-    def bookmark(self, version: int, *, initial_events_end: bool = False) -> bytes:
+    def bookmark(self, version: int, *, initial_events_end: bool = False) -> _Event:
         """An object with nothing but a version, in the form that the stream has."""
         metadata: Json = {"resourceVersion": str(version)}
         if initial_events_end:
             metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
         obj, _ = conform(self._kind, {"metadata": metadata})
-        return self.line("BOOKMARK", Record(obj, version))
+        return "BOOKMARK", Record(obj, version)
 
-    def error(self, failure: Failure) -> bytes:
-        return b'{"type":"ERROR","object":%s}\n' % msgspec.json.encode(status_of(failure))
+
+def _as_objects(found: Iterable[_Event]) -> list[ObjectEvent]:
+    return [ObjectEvent(type_, record.object) for type_, record in found]

@@ -15,7 +15,7 @@ from stowplan.apiserver.conforming import Mismatch, conform
 from stowplan.apiserver.deletion import Deleter
 from stowplan.apiserver.field_errors import wrong
 from stowplan.apiserver.history import Json, Record
-from stowplan.apiserver.kinds import EVENTS, EVENTS_V1, NODES, Kind
+from stowplan.apiserver.kinds import EVENTS, EVENTS_V1, NODES, PODS, Kind
 from stowplan.apiserver.negotiation import decode_object, media_type
 from stowplan.apiserver.options import WriteOptions
 from stowplan.apiserver.patches import (
@@ -26,6 +26,7 @@ from stowplan.apiserver.patches import (
     apply_patch,
 )
 from stowplan.apiserver.paths import ResourcePath
+from stowplan.apiserver.shared_specs import SharedSpecs
 from stowplan.apiserver.statuses import (
     Cause,
     Failure,
@@ -61,10 +62,16 @@ class Writer:
         self._store = store
         self._deleter = deleter
         self._admission = admission_options
+        self._specs = SharedSpecs()
 
     def create(self, target: ResourcePath, sent: Json, options: WriteOptions) -> Record:
         kind = target.kind
-        obj = normalise(kind, sent, options)
+        key, known = self._specs.find(sent) if kind is PODS else (b"", None)
+        if known is None:
+            obj = normalise(kind, sent, options)
+        else:
+            obj = normalise(kind, {**sent, "spec": None}, options)
+            obj["spec"] = known.defaulted()
         self._check_place(target, obj)
         metadata = obj["metadata"]
         if metadata.get("resourceVersion"):
@@ -78,10 +85,20 @@ class Writer:
             )
         if kind is EVENTS_V1:
             obj, kind = events.to_core(obj), EVENTS
-        defaulting.on_create(kind, obj, self._store.clock.time())
+        now = self._store.clock.time()
+        defaulting.on_create(kind, obj, now, has_defaults=known is not None)
+        if kind is PODS and known is None and options.tells_unknown and not options.warnings:
+            known = self._specs.add(key, obj["spec"])
         admission.admit_create(kind, obj, self._store, self._admission, shown)
         first = admission.admin_access_causes(kind, obj, self._store)
-        validation.check_create(kind, obj, asked_as=target.kind, first=first)
+        valid = known.valid(obj["spec"]) if known is not None else None
+        if valid is not None:
+            obj["spec"] = valid
+        validation.check_create(
+            kind, obj, asked_as=target.kind, first=first, has_valid_spec=valid is not None
+        )
+        if known is not None and valid is None:
+            known.accept(obj["spec"])
         return self._store.create(kind, obj, dry_run=options.dry_run)
 
     def update(

@@ -61,6 +61,10 @@ async def test_requests_have_defaults_and_the_spec_is_immutable(api: Api) -> Non
             {"selectors": [{"cel": {"expression": "device.nothing"}}]},
             "compilation failed: ERROR: <input>:1:7: undefined field 'nothing'",
         ),
+        (
+            {"selectors": [{"cel": {"expression": "lists.range(999990).size() > 1"}}]},
+            "selectors[0].cel.expression: Forbidden: too complex, exceeds cost limit",
+        ),
         ({"count": -1}, "exactly.count: Invalid value: -1: must be greater than zero"),
         ({"adminAccess": True}, "admin access to devices requires the `resource.kubernetes.io"),
     ],
@@ -144,3 +148,43 @@ async def test_a_container_names_claims_of_its_pod(api: Api) -> None:
         'resources.claims[0]: Not found: "disk": must be one of the names in'
         " pod.spec.resourceClaims: gpu" in answer.message
     )
+
+
+RULES = "/apis/resource.k8s.io/v1beta2/devicetaintrules"
+
+
+def rule(**taint: Any) -> dict[str, Any]:
+    return {"metadata": {"name": "broken"}, "spec": {"taint": taint}}
+
+
+async def test_a_rule_has_a_time_a_generation_and_a_status_of_its_own(api: Api) -> None:
+    made = await api.request("POST", RULES, rule(key="broken", effect="NoSchedule"))
+    assert made.status == 201
+    first = made.body["spec"]["taint"]["timeAdded"]
+    assert (first[-1], made.body["metadata"]["generation"]) == ("Z", 1)
+    same = {"spec": {"taint": {"effect": "NoSchedule"}}}
+    kept = await api.request("PATCH", f"{RULES}/broken", same, content_type=MERGE)
+    assert kept.body["spec"]["taint"]["timeAdded"] == first
+    change = {"spec": {"taint": {"effect": "None", "timeAdded": "2020-01-01T00:00:00Z"}}}
+    timed = await api.request("PATCH", f"{RULES}/broken", change, content_type=MERGE)
+    assert timed.body["spec"]["taint"]["timeAdded"] == "2020-01-01T00:00:00Z"
+    change = {"spec": {"taint": {"effect": "NoExecute"}}}
+    renewed = await api.request("PATCH", f"{RULES}/broken", change, content_type=MERGE)
+    assert renewed.body["spec"]["taint"]["timeAdded"] >= first
+    assert renewed.body["metadata"]["generation"] == 3
+    table = await api.request("GET", RULES, accept=TABLE)
+    assert table.body["rows"][0]["cells"][:4] == ["broken", "broken", "", "NoExecute"]
+
+
+@pytest.mark.parametrize(
+    ("taint", "cause"),
+    [
+        ({"effect": "None"}, "spec.taint.key: Invalid value"),
+        ({"key": "a"}, "spec.taint.effect: Required value"),
+        ({"key": "a", "effect": "Never"}, 'spec.taint.effect: Unsupported value: "Never"'),
+    ],
+)
+async def test_a_rule_that_is_refused(api: Api, taint: Any, cause: str) -> None:
+    answer = await api.request("POST", RULES, rule(**taint))
+    assert answer.status == 422
+    assert cause in answer.message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from stowplan.api.resources import NODES, PODS
 from stowplan.apiserver.cluster import EmbeddedCluster
 from stowplan.apiserver.faults import Fault
 from stowplan.apiserver.in_process import SERVER, InProcess
+from stowplan.apiserver.kinds import PODS as KIND
 from stowplan.errors import (
     AlreadyExists,
     ApiUnavailable,
@@ -22,8 +24,9 @@ from stowplan.errors import (
     ServerError,
     Throttled,
 )
+from stowplan.loader.json_text import load_json
 
-_POD = {
+_POD: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "Pod",
     "metadata": {"name": "web"},
@@ -51,6 +54,34 @@ async def test_objects_are_created_read_bound_and_deleted(client: ApiClient) -> 
     await client.delete(PODS, "web", namespace="default", grace_period_s=0)
     with pytest.raises(NotFound, match='pods "web" not found'):
         await client.get(PODS, "web", namespace="default")
+
+
+async def test_what_is_sent_is_copied_as_json_would(
+    cluster: EmbeddedCluster, client: ApiClient
+) -> None:
+    labels = {"app": "web"}
+    tolerations = ({"key": "a", "operator": "Exists", "tolerationSeconds": None},)
+    pod = {
+        **_POD,
+        "metadata": {"name": "web", "labels": labels},
+        "spec": {**_POD["spec"], "tolerations": tolerations},
+    }
+    await client.create(PODS, pod, namespace="default")
+    labels["app"] = "other"
+    found = cluster.store.require(KIND, "default", "web").object
+    assert found["metadata"]["labels"] == {"app": "web"}
+    assert found["spec"]["tolerations"][0] == {"key": "a", "operator": "Exists"}
+    assert type(found["spec"]["tolerations"]) is list
+    assert pod["spec"] == {**_POD["spec"], "tolerations": tolerations}, "nothing is filled in"
+
+
+async def test_an_answer_that_nobody_reads_is_not_written(client: ApiClient) -> None:
+    assert await client.create(PODS, _POD, namespace="default", reads_answer=False) == b""
+    other = {**_POD, "metadata": {"name": "other"}}
+    shown = load_json(await client.create(PODS, other, namespace="default"))
+    assert shown["metadata"]["name"] == "other"
+    with pytest.raises(AlreadyExists, match='pods "web" already exists'):
+        await client.create(PODS, _POD, namespace="default", reads_answer=False)
 
 
 async def test_errors_are_those_of_http(client: ApiClient) -> None:
