@@ -40,7 +40,7 @@ def advice_for(
         return _about_claims(pod, reasons[0].reason, catalog)
     if reasons and reasons[0].plugin == "DynamicResources" and pod.spec.resource_claims:
         namespace = pod.metadata.namespace
-        look = kubectl(["get", "resourceclaims", "-n", namespace])
+        look = kubectl(["get", "resourceclaims,resourceclaimtemplates", "-n", namespace])
         return f"See {look} and kubectl get deviceclasses,resourceslices."
     return ""
 

@@ -40,8 +40,8 @@ def devices(cycle: Cycle, row: int, found: Obstacle, _catalog: Catalog) -> Obsta
         try:
             said += shortfall_texts(wanted, node)
             short = shortfalls(wanted, node)
-        except AllocationError:
-            return found  # the reason says what is wrong
+        except AllocationError as problem:
+            said.append(str(problem))  # such as a selector that fails
     lacking = tuple(
         DeviceShortage(
             claim=each.claim,
@@ -54,6 +54,7 @@ def devices(cycle: Cycle, row: int, found: Obstacle, _catalog: Catalog) -> Obsta
             taken_by=tuple(each.taken_by),
             unmatched=dict(each.unmatched),
             tainted=each.tainted,
+            taints=tuple(text for text, _ in each.taints.most_common()),
             full=each.full,
         )
         for each in short

@@ -53,7 +53,7 @@ def make_room(cycle: Cycle, row: int, _catalog: Catalog) -> Change | None:
         short = {name: left - held.get(name, 0) for name, left in short.items()}
         short = {name: left for name, left in short.items() if left > 0}
         if not short and len(victims) >= too_many:
-            return _eviction(cycle, victims)
+            return eviction(cycle, victims)
     return None
 
 
@@ -65,12 +65,12 @@ def may_be_evicted(pod: Pod) -> bool:
 
 def free_ports(cycle: Cycle, row: int, _catalog: Catalog) -> Change | None:
     """Evict the pods that use the host ports which the pod asks for."""
-    return _eviction(cycle, port_holders(cycle, row))
+    return eviction(cycle, port_holders(cycle, row))
 
 
 def part_pods(cycle: Cycle, row: int, _catalog: Catalog) -> Change | None:
     """Evict the pods that anti-affinity, of the pod or of theirs, keeps apart from it."""
-    return _eviction(cycle, avoided_pods(cycle, row, _MOST_VICTIMS + 1))
+    return eviction(cycle, avoided_pods(cycle, row, _MOST_VICTIMS + 1))
 
 
 def free_claims(cycle: Cycle, _row: int, catalog: Catalog) -> Change | None:
@@ -90,7 +90,7 @@ def free_claims(cycle: Cycle, _row: int, catalog: Catalog) -> Change | None:
         if info.pod.metadata.namespace == namespace
         and not wanted.isdisjoint(named_claims(info.pod))
     ]
-    return _eviction(cycle, users)
+    return eviction(cycle, users)
 
 
 def detach_volumes(cycle: Cycle, row: int, catalog: Catalog) -> Change | None:
@@ -106,10 +106,10 @@ def detach_volumes(cycle: Cycle, row: int, catalog: Catalog) -> Change | None:
         ]
     except AttachError:
         return None
-    return _eviction(cycle, [min(users, key=lambda info: info.priority).pod] if users else [])
+    return eviction(cycle, [min(users, key=lambda info: info.priority).pod] if users else [])
 
 
-def _eviction(cycle: Cycle, victims: Sequence[Pod]) -> Change | None:
+def eviction(cycle: Cycle, victims: Sequence[Pod]) -> Change | None:
     """None if there are none, or too many, or one must stay."""
     if not 0 < len(victims) <= _MOST_VICTIMS or not all(
         may_be_evicted(pod) and pod.priority <= cycle.pod.priority for pod in victims

@@ -117,6 +117,8 @@ class DeviceShortage(Answer, frozen=True):
     unmatched: dict[str, int] = {}
     #: Devices with a taint that the request does not tolerate.
     tainted: int = 0
+    #: `key=value:effect`.
+    taints: tuple[str, ...] = ()
     #: Devices for several claims that have too little capacity left.
     full: int = 0
 

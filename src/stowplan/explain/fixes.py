@@ -19,7 +19,13 @@ from stowplan.api.resources import NODES, PODS
 from stowplan.clock import Clock
 from stowplan.cluster.catalog import Catalog
 from stowplan.cluster.work import DecisionDeferred
-from stowplan.explain import evictions, node_changes, pod_changes, volume_changes
+from stowplan.explain import (
+    device_changes,
+    evictions,
+    node_changes,
+    pod_changes,
+    volume_changes,
+)
 from stowplan.explain.change import Change, Make, combined, with_spec
 from stowplan.explain.explanation import Fix
 from stowplan.explain.new_node import new_node
@@ -50,6 +56,12 @@ _CURES: Final[dict[str, tuple[Make, ...]]] = {
     "NodeVolumeLimits": (evictions.detach_volumes,),
     "VolumeBinding": (volume_changes.move_volumes,),
     "VolumeZone": (volume_changes.move_volumes,),
+    "DynamicResources": (
+        device_changes.free_devices,
+        device_changes.relax_selector,
+        device_changes.tolerate_device_taints,
+        device_changes.ask_for_fewer,
+    ),
 }
 #: Combinations that are tried for one node.
 _MOST_COMBINED: Final = 8
@@ -112,7 +124,12 @@ def tried_changes(explainer: Explainer, thing: Thing) -> Iterator[tuple[Change, 
 
 def _plans(profile: Profile, decision: Decision, catalog: Catalog) -> Iterator[Change]:
     cycle, diagnosis = decision.cycle, decision.diagnosis
-    if diagnosis is None or (diagnosis.candidates is None and len(cycle.table)):
+    if diagnosis is None:
+        return
+    if diagnosis.candidates is None and len(cycle.table):
+        missing = device_changes.create_class(diagnosis)
+        if missing is not None:
+            yield missing
         return
     for row in nearest_rows(profile, diagnosis, NEAREST) if len(cycle.table) else ():
         plugins = {each.plugin for each in objections(profile, diagnosis, row)}

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from stowplan.api.objects import Pod
-from stowplan.api.resources import NODES
+from stowplan.api.resources import NODES, RESOURCE_CLAIM_TEMPLATES
 from stowplan.cluster.catalog import Catalog
 from stowplan.cluster.journal import Rows
 from stowplan.cluster.table import NodeTable
@@ -107,7 +107,25 @@ class Explainer:
                 foretells=foretells,
                 unread=unread,
                 are_nodes_unread=NODES.plural in self.cluster.unread,
+                missing_template=self._missing_template(thing),
             )
+
+    def _missing_template(self, thing: Thing) -> str:
+        """Say which template of a claim does not exist, if the cluster's templates were read."""
+        if RESOURCE_CLAIM_TEMPLATES.plural in self.cluster.unread:
+            return ""
+        unknown, namespace = self.cluster.supposed(thing).unknown, thing.namespace
+        if not unknown:
+            return ""
+        there = {
+            each.metadata.name
+            for each in self.cluster.cache.catalog[RESOURCE_CLAIM_TEMPLATES]
+            if each.metadata.namespace == namespace
+        }
+        return (
+            f"The ResourceClaimTemplate {unknown[0]} that it names does not exist in the namespace"
+            f" {namespace}{did_you_mean(unknown[0], there) or '.'}"
+        )
 
     def compare(self, thing: Thing, name: str) -> Comparison:
         """A node beside the best one; NotFound if there is no such node."""
@@ -184,8 +202,11 @@ def explained(
     foretells: bool = True,
     unread: Sequence[str] = (),
     are_nodes_unread: bool = False,
+    missing_template: str = "",
 ) -> Explanation:
-    """Everything that a judgement says about a pod; `unread` are claims that it does not know."""
+    """Everything that a judgement says about a pod; `unread` are claims that it does not know, and
+    `missing_template` is a sentence about the one that its claim should be made from.
+    """
     diagnosis = decision.diagnosis
     total = len(decision.cycle.table)
     groups = _groups(profile, diagnosis) if diagnosis is not None and total else []
@@ -201,7 +222,7 @@ def explained(
         plugins = {reason.plugin for reason in reasons}
         if not pod.spec.node_name and not pod.spec.scheduling_gates:
             retried = retry_texts(profile, sorted(plugins), decision.cycle.info)
-    cause = "" if feasible else _why_nowhere(decision, groups, total)
+    cause = "" if feasible else missing_template or _why_nowhere(decision, groups, total)
     state, summary = _summary(pod, decision.cycle.table, feasible, cause)
     advice = advice_for(
         pod,

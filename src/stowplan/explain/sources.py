@@ -11,11 +11,14 @@ import msgspec
 from stowplan.api.client import ApiClient
 from stowplan.api.objects import Pod
 from stowplan.api.resources import (
+    DEVICE_TAINT_RULES,
     NAMESPACES,
     NODES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
     Resource,
 )
 from stowplan.cluster.catalog import Catalog
@@ -30,6 +33,8 @@ from stowplan.loader.yaml_text import load_all
 
 _HOW: Final = ReadOptions(defaults=True)
 _PAGE: Final = 5000
+#: Read beside claims of devices, without a warning: a user may lack the right, a server the kind.
+_BESIDE_CLAIMS: Final = (RESOURCE_CLAIM_TEMPLATES, DEVICE_TAINT_RULES)
 #: Owners of pods, as kubectl names them.
 OWNERS: Final = frozenset(
     [
@@ -65,12 +70,15 @@ async def read_live(
 ) -> GivenCluster:
     """Nodes, pods and other kinds, listed at once; kinds that may not be read are left out."""
     wanted: list[Resource[Any]] = [NODES, PODS, *kinds]
+    if RESOURCE_CLAIMS in wanted:
+        wanted += _BESIDE_CLAIMS
     answers = await asyncio.gather(*(_listed(client, kind) for kind in wanted))
     cluster = GivenCluster()
     refused: dict[str, str] = {}
     for kind, answer in zip(wanted, answers, strict=True):
         if isinstance(answer, ApiError):
-            refused[kind.plural] = str(answer)
+            if kind not in _BESIDE_CLAIMS:
+                refused[kind.plural] = str(answer)
             cluster.unread.add(kind.plural)
             continue
         for thing in answer:
@@ -111,7 +119,12 @@ def read_file(path: str, text: bytes) -> GivenCluster:
         raise ConfigError(f"{problem}. {fix}", where=path) from None
     # The file may lack kinds that the cluster has.
     kinds = {thing.kind for thing in cluster.things.values()}
-    for kind in (NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES):
+    for kind in (
+        NODES,
+        PERSISTENT_VOLUME_CLAIMS,
+        PERSISTENT_VOLUMES,
+        RESOURCE_CLAIM_TEMPLATES,
+    ):
         if kind.kind not in kinds:
             cluster.unread.add(kind.plural)
     return cluster

@@ -142,6 +142,14 @@ class Answering:
             for complaint in thing.complaints:
                 self._warn(f"line {self._count}: {place}: {thing}: {complaint}")
 
+    def _tell_unknown(self, cluster: GivenCluster, pod: Thing) -> None:
+        if self._warn is not None:
+            for name in cluster.supposed(pod).unknown:
+                self._warn(
+                    f"line {self._count}: pod: {pod}: spec.resourceClaims: the"
+                    f" ResourceClaimTemplate {name} is not among the objects"
+                )
+
     def _deletions(
         self, parts: Parts, applied: Container[Key], things: Container[Key]
     ) -> list[Key]:
@@ -186,6 +194,7 @@ class Judge(Answering):
         cluster = GivenCluster()
         for thing in self._objects(parts, "objects").values():
             cluster.put(thing)
+        self._tell_unknown(cluster, pod)
         return verdicts(
             cluster.judge(pod, cluster.settle(config.profile_for(pod.struct)), config.serves)
         )
@@ -246,6 +255,7 @@ class Stream(Answering):
             self._cluster.put(thing)
         if pod is None or profile is None:
             return {}
+        self._tell_unknown(self._cluster, pod)
         return self._judged(self._cluster, pod, profile, config)
 
     def _judged(

@@ -8,9 +8,10 @@ from random import Random
 from typing import Any
 
 from stowplan.api.objects import Pod
-from stowplan.api.resources import Resource
+from stowplan.api.resources import DEVICE_TAINT_RULES, Resource
 from stowplan.clock import SystemClock
 from stowplan.cluster.cache import ClusterCache
+from stowplan.config.feature_gates import FeatureGates
 from stowplan.config.load import parse_object
 from stowplan.config.types import API_VERSION, KIND, KubeSchedulerConfiguration
 from stowplan.config.written import written_config
@@ -25,9 +26,9 @@ from stowplan.scheduler.assembly import build_profiles
 
 
 @cache
-def default_registry() -> Registry:
+def default_registry(gates: FeatureGates | None = None) -> Registry:
     """The plugins that ship with Stowplan and those of installed distributions."""
-    registry = in_tree_registry()
+    registry = in_tree_registry(gates)
     registry.load_entry_points()
     return registry
 
@@ -55,6 +56,10 @@ class Configuration:
         """The kinds besides nodes and pods that some plugin reads."""
         plugins = [each for profile in self._patterns.values() for each in profile.plugins.values()]
         return list(dict.fromkeys(kind for plugin in plugins for kind in plugin.looks_up))
+
+    def ignores(self, kind: Resource[Any]) -> bool:
+        """Whether decisions leave a kind out of account because its feature gate is off."""
+        return kind is DEVICE_TAINT_RULES and kind not in self.looked_up()
 
     def profile_for(self, pod: Pod) -> Profile:
         """A pattern: a cluster makes its own of it (`GivenCluster.settle`)."""

@@ -20,6 +20,7 @@ from stowplan.framework.handle import Handle
 from stowplan.framework.profile import Profile
 from stowplan.judge.objects import Key, Thing, with_uid
 from stowplan.judge.refusal import QuestionRefused
+from stowplan.judge.template_claims import Supposed, supposing, with_template_claims
 from stowplan.queue.nominator import Nominator
 from stowplan.scheduler.cycle import judge
 from stowplan.scheduler.decision import Decision
@@ -90,13 +91,22 @@ class GivenCluster:
 
         Room is kept for nominated pods only if they wait in the same scheduler's queue.
         """
-        nominated = self.nominees(is_served)
-        return judge(self.cache.table, self.asked(thing), profile, nominated=nominated)
+        nominated, catalog = self.nominees(is_served), self.cache.catalog
+        supposed = self.supposed(thing)
+        with supposing(catalog, supposed.claims):
+            info = compile_pod(supposed.pod)
+            return judge(self.cache.table, info, profile, nominated=nominated)
 
     def asked(self, thing: Thing) -> PodInfo:
         """The pending pod, compiled under the UID that it has in this cluster."""
         known = self.things.get(thing.key)
-        return compile_asked(thing, None if known is None else known.struct)
+        return compile_pod(asked_pod(thing, None if known is None else known.struct))
+
+    def supposed(self, thing: Thing) -> Supposed:
+        """The pending pod with claims from the templates of this cluster."""
+        known = self.things.get(thing.key)
+        pod = asked_pod(thing, None if known is None else known.struct)
+        return with_template_claims(pod, self.cache.catalog)
 
     def nominees(self, is_served: Callable[[Pod], bool]) -> Nominator | None:
         """The nominated pods that wait in a scheduler's queue; None if there are none."""
@@ -130,13 +140,13 @@ class GivenCluster:
         self.cache.remove_pod(pod.uid)
 
 
-def compile_asked(thing: Thing, known: Pod | None) -> PodInfo:
+def asked_pod(thing: Thing, known: Pod | None) -> Pod:
     """The pod that a question is about; `known` is the one of its name in the cluster."""
     pod: Pod = thing.struct
     if known is not None and not thing.has_uid and not _stands(known):
         # The same pod: its own nomination must not take room from it.
         pod = with_uid(pod, known.uid)
-    return compile_pod(pod)
+    return pod
 
 
 def _stands(pod: Pod) -> bool:

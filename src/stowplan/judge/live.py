@@ -19,6 +19,8 @@ import msgspec
 
 from stowplan.api.objects import Pod
 from stowplan.api.resources import NODES, PODS, Resource
+from stowplan.cluster.catalog import Catalog
+from stowplan.cluster.pod_info import compile_pod
 from stowplan.cluster.rebuild import discard
 from stowplan.cluster.table import NodeTable
 from stowplan.cluster.work import DECISION_WORK, DecisionDeferred
@@ -27,10 +29,11 @@ from stowplan.framework.profile import Profile
 from stowplan.framework.registry import Registry
 from stowplan.judge.answers import Answering
 from stowplan.judge.configuration import Configuration, parse_config, profile_for, read_config
-from stowplan.judge.given_cluster import GivenCluster, compile_asked
+from stowplan.judge.given_cluster import GivenCluster, asked_pod
 from stowplan.judge.lines import Parts, check_members, decode, is_absent, take_apart
 from stowplan.judge.objects import Key, ReadOptions, Thing, thing_of
 from stowplan.judge.refusal import QuestionRefused
+from stowplan.judge.template_claims import with_template_claims
 from stowplan.judge.verdicts import Steps, summary_steps, verdict_steps
 from stowplan.logs import get_logger, kv
 from stowplan.plugin_failures import describe
@@ -124,7 +127,9 @@ class LiveJudge(Answering):
         engine = self._engine
         table, nominator = engine.cache.table, engine.queue.nominator
         profile = self._live_profile(pod.struct)
-        info = compile_asked(pod, engine.lookup(pod.struct.key) if engine.lookup else None)
+        known = engine.lookup(pod.struct.key) if engine.lookup else None
+        info = compile_pod(asked_pod(pod, known))
+        self._tell_templates(info.pod, engine.cache.catalog)
 
         def decide() -> Decision:
             table.labels.trim()
@@ -218,11 +223,20 @@ class LiveJudge(Answering):
     def _on_cluster(
         self, cluster: GivenCluster, pod: Thing, profile: Profile, serves: Callable[[Pod], bool]
     ) -> Steps:
+        self._tell_templates(pod.struct, cluster.cache.catalog)
         return (
             yield from self._limited(
                 cluster.cache.table, lambda: cluster.judge(pod, profile, serves)
             )
         )
+
+    def _tell_templates(self, pod: Pod, catalog: Catalog) -> None:
+        """A scheduler does not read templates: a question must bring them."""
+        for name in with_template_claims(pod, catalog).unknown:
+            self._warnings.append(
+                f"pod: spec.resourceClaims: the ResourceClaimTemplate {name} is not known here, so"
+                " the pod waits for its claim. Fix: send the template in apply"
+            )
 
     def _limited(self, table: NodeTable, decide: Callable[[], Decision]) -> Steps:
         """Judge as the engine decides: too much work for one step goes on in the next, where the

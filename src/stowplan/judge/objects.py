@@ -16,7 +16,14 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from stowplan.api.objects import Pod
-from stowplan.api.resources import CATALOGED, NODES, PODS, Resource
+from stowplan.api.resources import (
+    CATALOGED,
+    DEVICE_TAINT_RULES,
+    NODES,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    Resource,
+)
 from stowplan.apiserver.kinds import KINDS, Kind
 from stowplan.cluster.bytes_lru import BytesLru
 from stowplan.config.fields import did_you_mean
@@ -33,7 +40,13 @@ from stowplan.loader.simulator_export import Item
 Key: TypeAlias = tuple[str, str, str]
 Json: TypeAlias = dict[str, Any]
 
-_RESOURCES: tuple[Resource[Any], ...] = (NODES, PODS, *CATALOGED)
+_RESOURCES: tuple[Resource[Any], ...] = (
+    NODES,
+    PODS,
+    *CATALOGED,
+    RESOURCE_CLAIM_TEMPLATES,
+    DEVICE_TAINT_RULES,
+)
 _READ = {(resource.api_version, resource.kind): resource for resource in _RESOURCES}
 _SERVED: dict[tuple[str, str], Kind] = {
     (kind.api_version, kind.kind): kind for kind in KINDS if kind.stored

@@ -32,14 +32,16 @@ _SUCCESS: Json = {"code": Code.SUCCESS.label}
 
 def verdicts(decision: Decision) -> Json:
     """An answer without its id. Must be called before the table changes."""
-    steps = verdict_steps(decision)
+    return _result(verdict_steps(decision))
+
+
+def _result(steps: Steps) -> Json:
     try:
         while True:
             next(steps)
     except StopIteration as finished:
         answer: Json = finished.value
-        lacking = device_details(decision.diagnosis) if answer["nodes"] else {}
-        return answer | {"devices": lacking} if lacking else answer
+        return answer
 
 
 def verdict_steps(decision: Decision) -> Steps:
@@ -51,6 +53,7 @@ def verdict_steps(decision: Decision) -> Steps:
         if not len(table):
             return {"nodes": {}}
         return {"prefilter": _rejection(decision.diagnosis.absent), "nodes": {}}
+    devices = device_details(decision)
     sheet, scored = decision.scores, None
     nodes = _node_steps(decision.diagnosis)
     next(nodes)
@@ -67,7 +70,7 @@ def verdict_steps(decision: Decision) -> Steps:
     said: Json = {"nodes": (yield from nodes)}
     if scored is not None:
         said |= yield from scored
-    return said
+    return said | devices
 
 
 def summary_steps(decision: Decision) -> Steps:
@@ -82,6 +85,7 @@ def summary(decision: Decision) -> Json:
     if diagnosis is None:
         raise QuestionRefused(decision.message)
     said: Json = {"total": diagnosis.total_nodes, "feasible": decision.feasible_nodes}
+    said |= device_details(decision)
     sheet = decision.scores
     if sheet is not None:
         highest = sheet.totals.max()
@@ -155,13 +159,7 @@ def _rejection(status: Status) -> Json:
 
 def scores(sheet: ScoreSheet) -> Json:
     """The scores of all feasible nodes by plugin, their totals, and the best nodes."""
-    steps = _score_steps(sheet)
-    try:
-        while True:
-            next(steps)
-    except StopIteration as finished:
-        answer: Json = finished.value
-        return answer
+    return _result(_score_steps(sheet))
 
 
 def _score_steps(sheet: ScoreSheet) -> Steps:

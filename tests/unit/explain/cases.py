@@ -227,6 +227,29 @@ CASES: dict[str, list[Json]] = {
         *three(),
         a_pod(resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}]),
     ],
+    "claim-template-misspelt": [
+        *three(),
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaimTemplate",
+            "metadata": {"name": "one-gpu", "namespace": "shop"},
+            "spec": {"spec": {"devices": {"requests": []}}},
+        },
+        a_pod(resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "one-gpuu"}]),
+    ],
+    "devices-tainted-by-a-rule": [
+        *three(),
+        device_class(),
+        gpus("worker-1", "A100"),
+        {
+            "apiVersion": "resource.k8s.io/v1beta2",
+            "kind": "DeviceTaintRule",
+            "metadata": {"name": "broken"},
+            "spec": {"taint": {"key": "example.com/broken", "effect": "NoSchedule"}},
+        },
+        gpu_claim(),
+        a_pod(**WITH_GPUS),
+    ],
     "devices-taken": [
         *three(),
         device_class(),

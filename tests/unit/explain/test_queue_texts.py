@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from stowplan.errors import NotFound
@@ -60,9 +62,9 @@ def test_durations(seconds: float, text: str) -> None:
     assert seconds_text(seconds) == text
 
 
-def attempt(number: int, **more: object) -> Attempt:
+def attempt(number: int, **more: Any) -> Attempt:
     fields = {"result": "unschedulable", "message": "0/3 nodes", "seconds": 0.001, **more}
-    return Attempt(1_700_000_000.0, "default/web", "u1", attempt=number, profile="s", **fields)  # type: ignore[arg-type]
+    return Attempt(1_700_000_000.0, "default/web", "u1", attempt=number, profile="s", **fields)
 
 
 def test_a_failed_attempt() -> None:
