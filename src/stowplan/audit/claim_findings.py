@@ -55,7 +55,7 @@ def stale_reservations(world: World, options: Options) -> Iterable[Finding]:
             uid=uid,
             scheduler=pod.scheduler if pod is not None else "",
             message=f"resource claim {claim[1]} is still reserved for it, and it {why}",
-            # Nothing says when a pod went that only its claim remembers.
+            # The pod is gone: only its claim names it, without a time of deletion.
             maybe_later=gone_at is None,
             time=shown_time(since),
         )

@@ -1,4 +1,4 @@
-"""Devices and the claims that hold them: what is allocated twice, beyond what there is, or in vain.
+"""Devices allocated twice, allocated beyond capacity, or allocated although they do not exist.
 
 `World` keeps one `Devices`. An allocation is judged when it is written, against the slices of that
 moment; a slice that changed since the scheduler may have looked excuses it.

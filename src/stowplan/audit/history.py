@@ -2,8 +2,8 @@
 
 Every binding is judged against the cluster at its revision. What breaks a rule there is judged
 again, with what its scheduler may have seen instead: schedulers decide some moments before etcd
-hears of it. Changes by others in that time (`Options.in_flight_s`) are no fault of the scheduler.
-Other pods of the same scheduler are: it knows where it has put them.
+stores the binding. Changes by others in that time (`Options.in_flight_s`) are excused. Bindings of
+the same scheduler are not: its cache has them.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@
     fixes     what would place a pending pod
     decision  one pod: its explanation, and nodes by plugins
     flow      throughput, latency and attempts over time
+    shadow    how far a configuration agrees with the scheduler that serves
     events    server-sent events, with resume
     site      paths, files and the checks of every request
     hosts     which Host headers are this server's own

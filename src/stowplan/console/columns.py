@@ -75,7 +75,7 @@ class NodeColumns:
         journal = self._table.node_journal
         if self._position == journal.end:
             return False
-        changed = journal.rows_since(self._position) if self._position >= 0 else None
+        changed = journal.entries_since(self._position) if self._position >= 0 else None
         self._position = journal.end
         if changed is None:
             self._facts = {}

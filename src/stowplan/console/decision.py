@@ -6,21 +6,18 @@ among them. Nothing is decided here: `explain` judges all nodes, and this reads 
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
 
 from stowplan.api.objects import Pod
-from stowplan.cluster.work import DECISION_WORK, DecisionDeferred
+from stowplan.cluster.work import DECISION_WORK
 from stowplan.console.mirror import ClusterMirror
-from stowplan.errors import BadRequest, ServerError
 from stowplan.explain.explanation import NodeAnswer
 from stowplan.explain.obstacles import nearest_rows, obstacles_of
 from stowplan.explain.recorded import chosen_attempt
 from stowplan.framework.profile import Profile
 from stowplan.judge.objects import Thing
-from stowplan.judge.refusal import QuestionRefused
 from stowplan.scheduler.decision import Decision
 from stowplan.scheduler.engine import Engine
 
@@ -35,21 +32,12 @@ def explain_pod(mirror: ClusterMirror, engine: Engine | None, thing: Thing) -> d
 
     Beside a scheduler the work is limited as that of a decision is; ServerError above the limit.
     """
-    work = mirror.table.work
-    if engine is not None:
-        work.limit(DECISION_WORK)
-    try:
+    with mirror.limited(
+        DECISION_WORK if engine is not None else None,
+        "The pod is too expensive to explain beside scheduling. Parts are cached now: reload"
+        f" the page, or run: stowplan explain {thing.name} -n {thing.namespace}",
+    ):
         return _explained(mirror, engine, thing)
-    except DecisionDeferred:
-        raise ServerError(
-            "The pod is too expensive to explain beside scheduling. Parts are cached now: reload"
-            f" the page, or run: stowplan explain {thing.name} -n {thing.namespace}",
-            status=HTTPStatus.SERVICE_UNAVAILABLE,
-        ) from None
-    except QuestionRefused as problem:
-        raise BadRequest(str(problem), status=HTTPStatus.UNPROCESSABLE_ENTITY) from None
-    finally:
-        work.unlimit()
 
 
 def _explained(mirror: ClusterMirror, engine: Engine | None, thing: Thing) -> dict[str, Any]:

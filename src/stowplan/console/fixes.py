@@ -14,13 +14,12 @@ from typing import Any, Final
 import msgspec
 
 from stowplan.clock import Clock
-from stowplan.cluster.work import DECISION_WORK, DecisionDeferred
+from stowplan.cluster.work import DECISION_WORK
 from stowplan.console.mirror import ClusterMirror
-from stowplan.errors import BadRequest, ServerError
+from stowplan.errors import ServerError
 from stowplan.explain.explanation import Fix
 from stowplan.explain.fixes import SEARCH_S, tried_changes
 from stowplan.judge.objects import Key, Thing
-from stowplan.judge.refusal import QuestionRefused
 
 #: A search beside a scheduler rests for so many times what a step took.
 _REST: Final = 4.0
@@ -68,21 +67,12 @@ class FixSearch:
         return _answer(found, is_whole=False)
 
     def _step(self, steps: Any) -> Any:
-        work = self._mirror.table.work
-        if self._limit is not None:
-            work.limit(self._limit)
-        try:
+        with self._mirror.limited(
+            self._limit,
+            "the pod is too expensive to decide beside scheduling: try again, since parts are"
+            " cached now, or run stowplan explain --fix",
+        ):
             return next(steps, _END)
-        except DecisionDeferred:
-            raise ServerError(
-                "the pod is too expensive to decide beside scheduling: try again, since parts are"
-                " cached now, or run stowplan explain --fix",
-                status=HTTPStatus.SERVICE_UNAVAILABLE,
-            ) from None
-        except QuestionRefused as problem:
-            raise BadRequest(str(problem), status=HTTPStatus.UNPROCESSABLE_ENTITY) from None
-        finally:
-            work.unlimit()
 
 
 _END: Final = object()

@@ -10,7 +10,8 @@ from stowplan.api.client import ApiClient
 from stowplan.api.informer import Informer
 from stowplan.api.resources import NODES, PODS, Resource
 from stowplan.console.mirror import ClusterMirror
-from stowplan.errors import Forbidden, NotFound, StowplanError
+from stowplan.errors import Forbidden, StowplanError
+from stowplan.scheduler.served_kinds import unserved
 
 #: An API server that does not answer must not keep the console from starting.
 _CHECK_S: Final = 5.0
@@ -39,7 +40,7 @@ async def check_rights(client: ApiClient) -> None:
 async def follow_cluster(
     client: ApiClient, mirror: ClusterMirror, warn: Callable[[str], None]
 ) -> None:
-    """Keep a mirror up to date until cancelled; kinds that may not be read are left out.
+    """Keep a mirror up to date until cancelled; kinds that cannot be read are left out.
 
     Raises if nodes or pods may not be read.
     """
@@ -47,13 +48,16 @@ async def follow_cluster(
     async def follow(kind: Resource[Any], informer: Informer[Any]) -> None:
         try:
             await informer.run()
-        except (Forbidden, NotFound) as problem:
+        except Forbidden as problem:
             if kind in (NODES, PODS):
                 raise
             informer.synced.set()
             warn(f"{kind.plural} are left out: {problem}")
 
-    kinds: list[Resource[Any]] = [NODES, PODS, *mirror.config.looked_up()]
+    looked_up = mirror.config.looked_up()
+    missing = await unserved(client, looked_up)
+    kinds: list[Resource[Any]] = [NODES, PODS]
+    kinds += [kind for kind in looked_up if kind.plural not in missing]
     informers = {kind: _informer(client, kind, mirror) for kind in kinds}
     async with asyncio.TaskGroup() as group:
         for kind, informer in informers.items():

@@ -7,15 +7,19 @@ shared. Everything here belongs to the thread of the event loop.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from heapq import nsmallest
+from http import HTTPStatus
 from typing import Any
 
 from stowplan.api.objects import Node, Pod
 from stowplan.api.resources import NODES, PODS, Resource
 from stowplan.cluster.table import NodeTable
+from stowplan.cluster.work import DecisionDeferred
 from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.console.pieces import in_pieces
+from stowplan.errors import BadRequest, ServerError
 from stowplan.explain.reasoning import Explainer
 from stowplan.explain.sources import pod_key
 from stowplan.framework.registry import Registry
@@ -49,6 +53,21 @@ class ClusterMirror:
     @property
     def table(self) -> NodeTable:
         return self.cluster.cache.table
+
+    @contextmanager
+    def limited(self, limit: float | None, too_expensive: str) -> Iterator[None]:
+        """Decide on the mirror with at most this much work; ServerError above the limit."""
+        work = self.table.work
+        if limit is not None:
+            work.limit(limit)
+        try:
+            yield
+        except DecisionDeferred:
+            raise ServerError(too_expensive, status=HTTPStatus.SERVICE_UNAVAILABLE) from None
+        except QuestionRefused as problem:
+            raise BadRequest(str(problem), status=HTTPStatus.UNPROCESSABLE_ENTITY) from None
+        finally:
+            work.unlimit()
 
     def put(self, kind: Resource[Any], item: Any) -> None:
         """Add or replace an object."""

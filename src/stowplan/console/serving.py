@@ -25,6 +25,7 @@ from stowplan.console.history import NodeHistory
 from stowplan.console.hosts import is_named
 from stowplan.console.mirror import ClusterMirror
 from stowplan.console.pending import waiting_pods
+from stowplan.console.shadow import ShadowView
 from stowplan.console.sign_in import SignInSite, TokenCheck
 from stowplan.console.site import PREFIX, ConsoleSite, Query
 from stowplan.console.try_cluster import MOST_BYTES, TryCluster
@@ -47,7 +48,7 @@ _TICK_S: Final = 1.0
 _HEARTBEAT_TICKS: Final = 10
 _LINGER_S: Final = 0.5
 _MOST_FOUND: Final = 30
-#: After a listing of the queue pages are not told of changes for so long, for every pod in it: the
+#: Seconds without changes of the queue for pages after a listing, for every pod listed: the
 #: scheduler works in the same thread. About 20 times what the listing takes.
 _QUIET_S: Final = 60e-6
 
@@ -72,10 +73,12 @@ class Console:
         clock: Clock | None = None,
         *,
         embedded: EmbeddedCluster | None = None,
+        shadow: ShadowView | None = None,
     ) -> None:
         """With an `engine`, its queue and metrics are shown too.
 
-        With an `embedded` cluster, the mirrored one, the page Try changes it.
+        With an `embedded` cluster, the mirrored one, the page Try changes it. With a `shadow` there
+        is a page about it.
         """
         boot = uuid4().hex[:12]
         self._mirror = mirror
@@ -90,7 +93,7 @@ class Console:
         self.why_idle: Callable[[], str] = lambda: ""
         self._queue_seen: object = None
         self._listing: asyncio.Task[dict[str, Any]] | None = None
-        #: Clients are not told of changes of the queue before this time.
+        #: Clients get no changes of the queue before this time.
         self._queue_quiet_until = 0.0
         self._site = site = ConsoleSite()
         site.events = self._hub.stream
@@ -102,10 +105,15 @@ class Console:
             "flow": self._flow,
             "about": lambda rest, query: {
                 "tries": embedded is not None,
+                "shadows": shadow is not None,
                 "standby": self.why_idle(),
             },
             "session": lambda rest, query: None if rest else {"user": ""},
         }
+        self._shadow = shadow
+        self._shadow_seen = 0
+        if shadow is not None:
+            site.resources["shadow"] = lambda rest, query: None if rest else shadow.view()
         self._limits = _LIMITS
         if embedded is not None:
             self._limits = replace(_LIMITS, max_body=MOST_BYTES)
@@ -238,6 +246,9 @@ class Console:
         if not is_quiet and (seen := self._queue_version()) != self._queue_seen:
             self._queue_seen = seen
             self._hub.publish("queue", {})
+        if self._shadow is not None and self._shadow.version != self._shadow_seen:
+            self._shadow_seen = self._shadow.version
+            self._hub.publish("shadow", {})
         more = {"plugins": self.flow.plugins(), "standby": self.why_idle()}
         self._hub.publish("flow", {**sample, **more})
         if not ticks % _HEARTBEAT_TICKS:

@@ -1,4 +1,4 @@
-"""What a line of a recording says: a header, or an entry."""
+"""Lines of a recording: a header, or an entry."""
 
 from __future__ import annotations
 
@@ -7,13 +7,22 @@ from typing import Any, Final
 
 import msgspec
 
-from stowplan.api.resources import CATALOGED, NODES, PODS, Resource
+from stowplan.api.resources import (
+    CATALOGED,
+    DEVICE_TAINT_RULES,
+    NODES,
+    PODS,
+    RESOURCE_CLAIM_TEMPLATES,
+    Resource,
+)
 from stowplan.loader.json_text import UNREADABLE, json_decoder, reason_of
 
-#: The format, in every header. A reader refuses others.
+#: The format, as every header names it. Readers reject other formats.
 FORMAT: Final = "stowplan/v1"
-#: Kinds that are recorded, those that others refer to first.
-KINDS: Final[tuple[Resource[Any], ...]] = (*CATALOGED, NODES, PODS)
+#: Kinds that decisions depend on; a kind comes before those that refer to it.
+READ_KINDS: Final[tuple[Resource[Any], ...]] = (*CATALOGED, DEVICE_TAINT_RULES, NODES, PODS)
+#: Kinds that are recorded. Controllers create claims from templates, so these are recorded, too.
+KINDS: Final[tuple[Resource[Any], ...]] = (RESOURCE_CLAIM_TEMPLATES, *READ_KINDS)
 BY_KIND: Final = {resource.kind: resource for resource in KINDS}
 
 
@@ -21,16 +30,18 @@ class EntryType(StrEnum):
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
     DELETED = "DELETED"
-    #: The cluster as it was at the beginning is complete.
+    #: The initial snapshot of the cluster is complete.
     SYNCED = "SYNCED"
-    #: Changes of a kind may be missing; the next entries make up for them.
+    #: An attempt, as the scheduler reported it (`decisions`).
+    DECISION = "DECISION"
+    #: Changes of a kind may be missing before this entry; the next entries have the differences.
     GAP = "GAP"
-    #: The recorder was stopped; without it, it was killed.
+    #: The recorder was stopped. A session without it was killed.
     END = "END"
 
 
 class Header(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
-    """The first line of a recording, and of what was appended to it later."""
+    """The first line of a recording, and of each session that was appended to it."""
 
     recording: str
     #: Wall-clock time of `at` 0.
@@ -45,9 +56,9 @@ class Header(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One thing that happened."""
+    """A change, an attempt, a gap, or the end of the snapshot or the recording."""
 
-    #: Seconds since the header's time, by a clock that does not jump.
+    #: Seconds since the header's time, by a monotonic clock.
     at: float
     type: EntryType
     kind: str = ""
@@ -56,7 +67,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class BadLine(ValueError):
-    """A line is neither a header nor an entry; says why."""
+    """A line is neither a header nor an entry; the message says why."""
 
 
 class ForeignVersion(BadLine):
@@ -96,8 +107,10 @@ def parse_line(line: bytes) -> Header | Entry:
     except UNREADABLE as problem:
         raise BadLine(reason_of(problem)) from None
     if not 0 <= entry.at < 1e12:
-        raise BadLine(f"`at` is {entry.at}, which is no time since the beginning")
+        raise BadLine(f"`at` is {entry.at}, which is not a time since the beginning")
     has_object = entry.type in (EntryType.ADDED, EntryType.MODIFIED, EntryType.DELETED)
     if has_object and (entry.kind not in BY_KIND or not bytes(entry.object)):
         raise BadLine(f"{entry.type} of {entry.kind or 'nothing'!r:.40}")
+    if entry.type is EntryType.DECISION and not bytes(entry.object):
+        raise BadLine("DECISION of nothing")
     return entry

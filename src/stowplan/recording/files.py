@@ -1,13 +1,17 @@
-"""Where a recording goes: one file, or a folder of files that are rotated by size and time.
+"""Output of a recording: one file, or a folder of files that are rotated by size and time.
 
-Every file begins with a header and the whole cluster, so each is a recording of its own and the
-oldest can be deleted. Files of a folder are named by the time they begin,
+Every file begins with a header and a snapshot of the cluster, so each is a complete recording and
+the oldest ones can be deleted. Files of a folder are named after their start time,
 `2026-01-02T030405Z.jsonl.gz`, and sort by it.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
+import re
+import stat
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
@@ -15,8 +19,10 @@ from typing import IO, Final
 from stowplan.clock import Clock, rfc3339
 from stowplan.errors import ConfigError
 from stowplan.recording.gzip_lines import LineWriter
+from stowplan.recording.reading import first_header
 
 SUFFIX: Final = ".jsonl.gz"
+_NAME: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d{6}Z)(?:-(\d{1,9}))?\.jsonl\.gz$", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,63 +35,136 @@ class Rotation:
 
 
 class Output:
-    """The file that is written now. `is_due` says when to `rotate`."""
+    """The file that is being written. `is_due` says when to `rotate`.
+
+    The first use of `lines` creates the file, so a recording that never began leaves none.
+    """
 
     def __init__(self, path: Path, *, clock: Clock, rotation: Rotation | None = None) -> None:
-        """`rotation` makes `path` a folder. Raises ConfigError if it cannot be written."""
+        """`rotation` makes `path` a folder."""
         self._path = path
         self._clock = clock
         self._rotation = rotation
         self._opened_at = 0.0
         self._file: IO[bytes] | None = None
+        self._lines: LineWriter | None = None
         self.current = path
-        self.lines = self._open()
+
+    @property
+    def lines(self) -> LineWriter:
+        """Raises ConfigError if the file cannot be created."""
+        if self._lines is None:
+            self._lines = self._open()
+        return self._lines
+
+    @property
+    def written(self) -> int:
+        """Bytes in the current file that this process wrote."""
+        return 0 if self._lines is None else self._lines.written
 
     @property
     def is_due(self) -> bool:
         rotation = self._rotation
         return rotation is not None and (
-            self.lines.written >= rotation.size
+            self.written >= rotation.size
             or self._clock.monotonic() - self._opened_at >= rotation.after_s
         )
 
     def rotate(self) -> None:
         """End this file and begin the next one; raises OSError."""
         self.close()
-        self.lines = self._open()
+        self._lines = self._open()
         assert self._rotation is not None
         if self._rotation.keep:
-            for old in sorted(self._path.glob(f"*{SUFFIX}"))[: -self._rotation.keep]:
-                if old != self.current:
-                    old.unlink(missing_ok=True)
+            for old in self._files()[: -self._rotation.keep]:
+                old.unlink(missing_ok=True)
 
     def close(self) -> None:
-        if self._file is not None:
-            self.lines.end_member()
-            self._file.close()
-            self._file = None
+        file, self._file = self._file, None
+        if file is not None:
+            try:
+                self.lines.end_member()
+            finally:
+                with suppress(OSError):  # if the disk is full, `end_member` has raised it already
+                    file.close()
 
     def _open(self) -> LineWriter:
         try:
             if self._rotation is not None:
                 self._path.mkdir(parents=True, exist_ok=True)
                 self.current = self._new_name()
-            # Recordings tell much about a cluster: for their owner only.
-            handle = os.open(self.current, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            # A rotated file must be new: links that others left in the folder are not followed.
+            extra = os.O_APPEND if self._rotation is None else os.O_EXCL
+            # Recordings reveal much about a cluster, so only their owner can read them.
+            handle = os.open(self.current, os.O_WRONLY | os.O_CREAT | extra, 0o600)
         except OSError as problem:
             raise ConfigError(
                 f"cannot be written: {problem.strerror}. Fix: choose a place that you may write",
                 where=str(self.current),
             ) from None
         self._file = os.fdopen(handle, "ab")
+        self._lock()
+        status = os.fstat(handle)
+        if stat.S_ISREG(status.st_mode) and not status.st_size:
+            with suppress(OSError):  # the file may belong to another user
+                os.fchmod(handle, 0o600)  # it may be an empty file that existed
         self._opened_at = self._clock.monotonic()
         return LineWriter(self._file)
 
+    def _lock(self) -> None:
+        """Lock the file: interleaved lines of two processes would be unreadable."""
+        assert self._file is not None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._file.close()
+            self._file = None
+            raise ConfigError(
+                "another process records to it. Fix: name another file", where=str(self.current)
+            ) from None
+        except OSError:
+            pass  # some network file systems have no locks
+
     def _new_name(self) -> Path:
-        stem = rfc3339(self._clock.time()).replace(":", "")
-        path = self._path / f"{stem}{SUFFIX}"
-        number = 1
-        while path.exists():
-            number += 1
-            path = self._path / f"{stem}-{number}{SUFFIX}"
-        return path
+        """A name that sorts after all others, even if the clock was set back."""
+        stem, number = rfc3339(self._clock.time()).replace(":", ""), 1
+        if files := self._files():
+            latest, count = _order(files[-1])
+            if stem <= latest:
+                stem, number = latest, count + 1
+        return self._path / (f"{stem}-{number}{SUFFIX}" if number > 1 else f"{stem}{SUFFIX}")
+
+    def _files(self) -> list[Path]:
+        """The recordings in the folder, oldest first. Other files are ignored."""
+        return sorted((each for each in self._path.iterdir() if _NAME.match(each.name)), key=_order)
+
+
+def check_continues(path: Path, *, names: str) -> None:
+    """Raise ConfigError if a file exists to which a recording must not be appended.
+
+    `names` is "kept" or "hashed". Hashed names cannot be continued: the key of a run is not
+    stored, so its hashes never match those of another run.
+    """
+    if not path.is_file() or not path.stat().st_size:
+        return
+    header = first_header(path)
+    if header is None:
+        raise ConfigError("exists and is not a recording. Fix: name another file", where=str(path))
+    if header.names == "hashed":
+        raise ConfigError(
+            "exists and has hashed names, which only the run that began it could continue."
+            " Fix: name another file",
+            where=str(path),
+        )
+    if names == "hashed":
+        raise ConfigError(
+            "exists and has names that are not hashed. Fix: name another file, or leave out"
+            " --hash-names",
+            where=str(path),
+        )
+
+
+def _order(path: Path) -> tuple[str, int]:
+    found = _NAME.match(path.name)
+    assert found is not None
+    return found[1], int(found[2] or 1)

@@ -1,9 +1,8 @@
-"""Lines in a gzip file that survive kill -9, and a reader that goes on after damage.
+"""Lines in a gzip file that survive kill -9, and a reader that skips damaged parts.
 
-The writer flushes so that every line written is in the file, and begins a new gzip member now and
-then. A file that ends in the middle of a member is readable up to its last flush. A member that is
-damaged is left out: the reader goes on with the next one. Memory is bounded by the longest line
-allowed, whatever a file expands to.
+The writer flushes often and begins a new gzip member every few MiB. A file that ends in the middle
+of a member is readable up to its last flush. A damaged member is skipped: the reader continues with
+the next one. Memory is bounded by the maximum line length, whatever a file expands to.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from typing import IO, Final
 
 #: The longest line: etcd stores no object above 1.5 MiB by default.
 MAX_LINE_BYTES: Final = 8 << 20
-#: Bytes of one member before compression: what damage can cost.
+#: Uncompressed bytes of one member, which is the most that one damage can lose.
 MEMBER_BYTES: Final = 4 << 20
 _MAGIC: Final = b"\x1f\x8b\x08"
 _GZIP: Final = 31
@@ -22,7 +21,7 @@ _CHUNK: Final = 1 << 16
 
 
 class Damage(str):
-    """In place of lines that are lost: what is wrong with the file, and where."""
+    """Stands for lost lines: what is wrong with the file, and where."""
 
     __slots__ = ()
 
@@ -40,7 +39,7 @@ class LineWriter:
         self.written = 0
 
     def add(self, line: bytes) -> None:
-        """The line is in the file after the next `flush`."""
+        """Append a line. It is in the file after the next `flush`."""
         if self._packer is None:
             self._packer = zlib.compressobj(6, zlib.DEFLATED, _GZIP)
             self._unpacked = 0
@@ -51,14 +50,14 @@ class LineWriter:
             self.end_member()
 
     def flush(self) -> None:
-        """Hand everything to the operating system: a kill of this process loses nothing of it."""
+        """Hand all lines to the operating system, so that a kill of this process loses none."""
         if self._pending and self._packer is not None:
             self._write(self._packer.flush(zlib.Z_SYNC_FLUSH))
         self._pending = False
         self._file.flush()
 
     def end_member(self) -> None:
-        """Begin a new gzip member with the next line; as the last call it ends the file."""
+        """End the gzip member; the next line begins a new one. Must be the last call on a file."""
         if self._packer is not None:
             self._write(self._packer.flush(zlib.Z_FINISH))
             self._packer = None
@@ -72,7 +71,7 @@ class LineWriter:
 
 
 def read_lines(file: IO[bytes], *, max_line: int = MAX_LINE_BYTES) -> Iterator[bytes | Damage]:
-    """The lines, and where some are lost what is known about that."""
+    """The lines, with a `Damage` where lines are lost."""
     members = _Members(file)
     tail = b""
     for data in members:
@@ -91,7 +90,7 @@ def read_lines(file: IO[bytes], *, max_line: int = MAX_LINE_BYTES) -> Iterator[b
 
 
 def _until_error(unpacker: zlib._Decompress, data: bytes) -> Iterator[bytes]:
-    """What can be unpacked before the damage: a killed writer's last lines, if another went on."""
+    """The data before the damage: the last lines of a killed writer, if another one appended."""
     for place in range(len(data)):
         try:
             if unpacked := unpacker.decompress(data[place : place + 1]):
@@ -134,18 +133,18 @@ class _Members:
             yield from _until_error(before, self._buffer)
             reason = str(problem).partition(": ")[2] or str(problem)
             yield Damage(f"the part that begins at byte {began} is damaged: {reason}")
-            if self._offset == began:  # the search must not find this member's own header
+            if self._offset == began:  # do not find this member's own header again
                 self._consume(len(_MAGIC))
             self._seek_member()
 
     def _seek_member(self) -> bool:
-        """Skip to what looks like the header of a member; False: there is none."""
+        """Skip to the next header of a member; False if there is none."""
         while self._fill():
             found = self._buffer.find(_MAGIC)
             if found >= 0:
                 self._consume(found)
                 return True
-            # The header may be cut by the end of the buffer.
+            # A header may span the end of the buffer.
             keep = len(_MAGIC) - 1
             self._consume(max(len(self._buffer) - keep, 0))
             if not (more := self._file.read(_CHUNK)):

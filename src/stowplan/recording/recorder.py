@@ -1,8 +1,8 @@
-"""A live cluster into a recording.
+"""Records a live cluster.
 
-Changes are written as they arrive. Each carries its resourceVersion, so a reader that needs the
-order of etcd can restore it. Times are seconds by a clock that does not jump. Disk trouble ends the
-recording with an error.
+Changes are written as they arrive. Each has its resourceVersion, from which readers can restore the
+order of writes in etcd. Times are seconds of a monotonic clock. An error of the disk ends the
+recording.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from typing import Any, Final
 import msgspec
 
 from stowplan.api.client import ApiClient
-from stowplan.api.resources import Resource
+from stowplan.api.resources import DEVICE_TAINT_RULES, Resource
 from stowplan.clock import Clock, SystemClock, rfc3339
+from stowplan.recording.decisions import Decision, SchedulingEvent, of_event
 from stowplan.recording.entries import (
     FORMAT,
+    KINDS,
     Entry,
     EntryType,
     Header,
@@ -55,19 +57,27 @@ class Recorder:
         self._kubernetes = ""
         self._on_progress = on_progress
         self._watching = Watching(
-            client, on_change=self._changed, on_gap=self._gap, clock=self._clock
+            client,
+            KINDS,
+            on_change=self._changed,
+            on_gap=self._gap,
+            on_event=self._event,
+            # Most servers do not serve them, and most roles do not name them.
+            optional=[DEVICE_TAINT_RULES],
+            clock=self._clock,
         )
         self._origin = 0.0
         self._is_following = False
         self._waiting: list[Entry] = []
-        #: Entries and gaps written so far, to tell the user.
+        #: Objects in the first lists, and entries and gaps so far; shown to the user.
+        self.listed = 0
         self.entries = 0
         self.gaps = 0
 
     @property
     def written(self) -> int:
         """Bytes in the current file."""
-        return self._output.lines.written
+        return self._output.written
 
     @property
     def unread(self) -> dict[str, str]:
@@ -75,12 +85,13 @@ class Recorder:
         return self._watching.unread
 
     async def run(self) -> None:
-        """Raises ApiError if nodes or pods cannot be read, OSError if the disk refuses."""
+        """Record. Raises ApiError if nodes or pods cannot be read, OSError if the disk fails."""
         version = (await self._client.version()).get("gitVersion")
         self._kubernetes = version if isinstance(version, str) else ""
         try:
             async with self._watching:
                 self._begin_file()
+                self.listed = self.entries - 1  # without SYNCED
                 self._is_following = True
                 if self._on_progress is not None:
                     self._on_progress(self)
@@ -88,18 +99,22 @@ class Recorder:
                     await self._watching.wait(_FLUSH_S)
                     if self._output.is_due:
                         self._end("rotated")
+                        self._is_following = False  # there is no file to end if none can be opened
                         self._output.rotate()
                         self._begin_file()
+                        self._is_following = True
                     self._write()
                     if self._on_progress is not None:
                         self._on_progress(self)
         finally:
-            if self._is_following:
-                self._end("stopped")
-            self._output.close()
+            try:
+                if self._is_following:
+                    self._end("stopped")
+            finally:
+                self._output.close()
 
     def _begin_file(self) -> None:
-        """A header and the whole cluster, of one moment."""
+        """Write a header and a consistent snapshot of the cluster."""
         self._origin = self._clock.monotonic()
         header = Header(
             recording=FORMAT,
@@ -122,12 +137,23 @@ class Recorder:
 
     def _changed(self, what: EntryType, kind: Resource[Any], obj: Any) -> None:
         if not self._is_following:
-            return  # it will be in the snapshot
+            return  # the snapshot will have it
         if what is EntryType.DELETED:
             told = identity(obj) if self._hashed is None else self._hashed.identity(obj)
             self._tell(what, kind.kind, msgspec.Raw(_encode(told)))
         else:
             self._tell(what, kind.kind, self._encoded(obj))
+
+    def decided(self, decision: Decision) -> None:
+        """Record an attempt that a scheduler reported."""
+        if self._is_following:
+            told = decision if self._hashed is None else self._hashed.decision(decision)
+            self._tell(EntryType.DECISION, obj=msgspec.Raw(_encode(told)))
+
+    def _event(self, event: SchedulingEvent) -> None:
+        decision = of_event(event)
+        if decision is not None:
+            self.decided(decision)
 
     def _gap(self, kind: Resource[Any]) -> None:
         if self._is_following:
@@ -144,7 +170,7 @@ class Recorder:
         self._waiting.append(Entry(at, what, kind, obj, note))
 
     def _write(self) -> None:
-        """Not called from handlers, whose errors an informer only logs."""
+        """Must not be called from handlers of informers, which only log errors."""
         waiting, self._waiting = self._waiting, []
         for entry in waiting:
             self._output.lines.add(entry_line(entry))

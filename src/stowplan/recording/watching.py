@@ -1,14 +1,15 @@
-"""All changes of a cluster, of every kind that a scheduler looks at, as calls of one function.
+"""Watches a cluster and calls one function for every change of some kinds.
 
-Read-only: lists and watches. Kinds that the cluster lacks or hides are left out and named. Updates
-that change nothing a scheduler reads, such as heartbeats, are not told. A list after the first one
-(history was gone, or a server kept failing) is told as a gap; the differences that it shows follow.
+Read-only: lists and watches. Kinds that the cluster lacks or that the account may not read are
+skipped and reported. Updates that change no field that schedulers read, such as heartbeats, are
+dropped. A list after the first one (the watch expired, or the server kept failing) is reported as a
+gap, followed by the differences. Events of schedulers have a separate callback.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -18,8 +19,9 @@ from stowplan.api.informer import Informer
 from stowplan.api.resources import NODES, PODS, Resource
 from stowplan.clock import Clock
 from stowplan.errors import Forbidden, NotFound
-from stowplan.logs import get_logger, kv
-from stowplan.recording.entries import KINDS, EntryType
+from stowplan.logs import V2, get_logger, kv
+from stowplan.recording.decisions import EVENTS, RESULTS, SchedulingEvent
+from stowplan.recording.entries import EntryType
 from stowplan.recording.scrub import scrubbed
 
 log = get_logger(__name__)
@@ -32,29 +34,43 @@ class Watching:
     def __init__(
         self,
         client: ApiClient,
+        kinds: Sequence[Resource[Any]],
         *,
         on_change: Callable[[EntryType, Resource[Any], Any], None],
         on_gap: Callable[[Resource[Any]], None],
+        on_event: Callable[[SchedulingEvent], None] | None = None,
+        optional: Collection[Resource[Any]] = (),
         clock: Clock,
     ) -> None:
-        """`on_change` gets ADDED, MODIFIED or DELETED, also for what the first lists show."""
+        """`on_change` gets ADDED, MODIFIED or DELETED, also for the first lists; `on_event` gets
+        only events after them. `optional` kinds are left out without a warning.
+        """
         self._client = client
+        self._kinds = kinds
+        self._optional = optional
+        self._on_event = on_event
         self._on_change = on_change
         self._on_gap = on_gap
         self._clock = clock
         self._informers: dict[Resource[Any], Informer[Any]] = {}
+        self._events: list[Informer[SchedulingEvent]] = []
         self._tasks: list[asyncio.Task[None]] = []
         #: Kinds that cannot be read, and why.
         self.unread: dict[str, str] = {}
 
     async def __aenter__(self) -> Watching:
-        """Returns when everything was listed. Raises ApiError if nodes or pods cannot be read."""
-        for kind in KINDS:
+        """List everything. Raises ApiError if nodes or pods cannot be read."""
+        for kind in self._kinds:
             if await self._may_read(kind):
                 self._informers[kind] = self._informer(kind)
+        if self._on_event is not None and await self._may_read(EVENTS):
+            self._events = [self._event_informer(reason) for reason in RESULTS]
         self._tasks = [
             asyncio.create_task(informer.run(), name=f"watch-{kind.plural}")
             for kind, informer in self._informers.items()
+        ]
+        self._tasks += [
+            asyncio.create_task(informer.run(), name="watch-events") for informer in self._events
         ]
         try:
             await self._synced()
@@ -73,13 +89,13 @@ class Watching:
         return tuple(kind.kind for kind in self._informers)
 
     def objects(self) -> Iterator[tuple[Resource[Any], Any]]:
-        """Everything that is there now."""
+        """All objects that exist now."""
         for kind, informer in self._informers.items():
             for obj in informer.store.values():
                 yield kind, obj
 
     async def wait(self, seconds: float) -> None:
-        """Let time pass; raises what ends an informer."""
+        """Wait this long. Raises the error that ended an informer."""
         await asyncio.wait(self._tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         self._check()
 
@@ -94,8 +110,12 @@ class Watching:
         except (Forbidden, NotFound) as problem:
             if kind in (NODES, PODS):
                 raise
+            told = kv(kind=kind.plural, err=problem)
+            if kind in self._optional:
+                log.log(V2, "A kind is left out", extra=told)
+                return False
             self.unread[kind.plural] = str(problem)
-            log.warning("A kind is left out", extra=kv(kind=kind.plural, err=problem))
+            log.warning("A kind is left out", extra=told)
             return False
         return True
 
@@ -114,9 +134,29 @@ class Watching:
             clock=self._clock,
         )
 
+    def _event_informer(self, reason: str) -> Informer[SchedulingEvent]:
+        """An informer for one reason: field selectors have no "or", and most events are others."""
+        tell = self._on_event
+        assert tell is not None
+
+        def added(event: SchedulingEvent) -> None:
+            if informer.synced.is_set():
+                tell(event)
+
+        informer = Informer(
+            self._client,
+            EVENTS,
+            on_add=added,
+            on_update=lambda _, event: tell(event),
+            on_delete=lambda _: None,
+            field_selector=f"reason={reason}",
+            clock=self._clock,
+        )
+        return informer
+
     async def _synced(self) -> None:
         async def wait() -> None:
-            for informer in self._informers.values():
+            for informer in (*self._informers.values(), *self._events):
                 await informer.synced.wait()
 
         syncing = asyncio.create_task(wait(), name="first-lists")
@@ -129,7 +169,7 @@ class Watching:
 
 
 def _is_same(old: Any, new: Any) -> bool:
-    """Whether an update changes nothing that is recorded."""
+    """Whether an update changes no recorded field."""
     version = new.metadata.resource_version
     older = _replace(old, metadata=_replace(old.metadata, resource_version=version))
     return bool(scrubbed(older) == scrubbed(new))

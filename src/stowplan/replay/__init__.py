@@ -1,5 +1,5 @@
-"""Decisions of other schedulers, judged again: `replay --follow` on a recording, `shadow` live.
+"""Compares decisions of any scheduler with a configuration: `replay --follow`, and `shadow` live.
 
-`ordering` restores the order of etcd, `following` keeps the cluster and judges every binding, and
-`moments` looks for the state on which a decision may have been made.
+`ordering` restores the order of writes in etcd, `following` keeps the state of the cluster and
+evaluates every binding, and `moments` searches for the state on which a decision was made.
 """

@@ -1,10 +1,10 @@
-"""What a configuration would have decided at each binding that another scheduler made.
+"""Evaluates a configuration at each binding that another scheduler made.
 
-`Follower` keeps the cluster as it was, change by change. When a pod gets a node it asks the profile
-about the pod as it was pending, on the cluster without it. A decision agrees if the recorded node
-has the highest score: which of several equal nodes is taken is a matter of chance. The other
-scheduler decided some milliseconds before its binding was seen. Where the state at the binding does
-not explain the choice, states shortly before are tried (`moments`).
+`Follower` applies changes one by one. When a pod gets a node, the profile scores the nodes for the
+pending pod. A decision agrees if the recorded node has the highest score: schedulers choose among
+equal nodes at random. The other scheduler decided some milliseconds before its binding was seen.
+If the state at the binding does not explain the choice, states shortly before are tried
+(`moments`).
 """
 
 from __future__ import annotations
@@ -25,22 +25,23 @@ from stowplan.judge.given_cluster import GivenCluster
 from stowplan.judge.objects import Key, Thing
 from stowplan.judge.refusal import QuestionRefused
 from stowplan.recording.entries import EntryType
+from stowplan.recording.reading import MOST_GAPS
 from stowplan.replay.moments import find_moment
 from stowplan.replay.ordering import Change, Ordering
 from stowplan.scheduler.decision import Decision
 
-#: Changes that can be undone to look for the state of a decision.
+#: Number of changes that can be undone in the search for the state of a decision.
 HISTORY: Final = 512
-#: How many of the best nodes are named.
+#: Number of best nodes that a comparison names.
 _NAMED: Final = 3
 
 
 class Verdict(StrEnum):
-    """What this configuration says about a recorded decision."""
+    """How this configuration evaluates a recorded decision."""
 
     #: The recorded node has the highest score.
     SAME = "same"
-    #: It has it on a state of the cluster shortly before.
+    #: It has the highest score on a slightly earlier state of the cluster.
     SAME_BEFORE = "same before"
     #: Another node has a higher score.
     OTHER = "other"
@@ -52,18 +53,18 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A recorded decision beside this configuration's."""
+    """A recorded decision, compared with this configuration's."""
 
     at: float
     pod: str
     node: str
     verdict: Verdict
-    #: The best nodes, a few of them, and how many there are.
+    #: The first few best nodes, and the number of best nodes.
     best: tuple[str, ...] = ()
     best_count: int = 0
-    #: Scores of a best node minus those of the recorded one, by plugin; those that differ.
+    #: Score of a best node minus that of the recorded node, for plugins where they differ.
     lead: Mapping[str, int] = field(default_factory=dict)
-    #: Why the recorded node is rejected, or what explains the difference.
+    #: Why the recorded node is rejected, or which state explains the decision.
     note: str = ""
 
     @property
@@ -81,22 +82,29 @@ class Follower:
         self._undo: deque[tuple[Key, Thing | None]] = deque(maxlen=HISTORY)
         self._is_complete = False
         self.gaps: list[tuple[float, str]] = []
-        #: Bindings of pods that the configuration does not serve.
+        #: Bindings of pods whose schedulerName no profile has, by that name.
         self.unserved: Counter[str] = Counter()
+        #: Attempts that schedulers reported, by result and source.
+        self.told: Counter[tuple[str, str]] = Counter()
 
     def follow(self, ordering: Ordering, now: float = inf) -> Iterator[Comparison]:
-        """Take the changes that are due by `now`, and yield what they decided."""
+        """Apply the changes that are due by `now`, and yield a comparison for each binding."""
         for change in ordering.take(now):
             if change.type is EntryType.SYNCED:
                 self._is_complete = True
             elif change.type is EntryType.GAP:
-                self.gaps.append((change.at, change.note))
-                self._undo.clear()  # what was missed cannot be undone
-            elif change.thing is not None:
+                self._gap(change.at, change.note)
+                self._undo.clear()  # missed changes cannot be undone
+            elif change.decision is not None:
+                self.told[change.decision.result, change.decision.source] += 1
+            elif change.thing is not None and not self._is_ignored(change.thing):
                 comparison = self._compare(change, ordering)
-                self._apply(change.type, change.thing)
+                self._apply(change.at, change.type, change.thing)
                 if comparison is not None:
                     yield comparison
+
+    def _is_ignored(self, thing: Thing) -> bool:
+        return thing.resource is not None and self._configuration.ignores(thing.resource)
 
     def _compare(self, change: Change, ordering: Ordering) -> Comparison | None:
         thing = change.thing
@@ -146,7 +154,11 @@ class Follower:
             profile = self._profiles[pattern.name] = self._cluster.settle(pattern)
         return profile
 
-    def _apply(self, what: EntryType, thing: Thing) -> None:
+    def _gap(self, at: float, note: str) -> None:
+        if len(self.gaps) < MOST_GAPS:
+            self.gaps.append((at, note))
+
+    def _apply(self, at: float, what: EntryType, thing: Thing) -> None:
         old = self._cluster.things.get(thing.key)
         if what is EntryType.DELETED:
             if old is None:
@@ -156,7 +168,7 @@ class Follower:
             try:
                 self._cluster.put(thing)
             except QuestionRefused as problem:
-                self.gaps.append((0.0, str(problem)))
+                self._gap(at, str(problem))
                 return
         self._undo.append((thing.key, old))
 
@@ -175,7 +187,7 @@ def _comparison(at: float, pod: Pod, node: str, decision: Decision) -> Compariso
     if row is None or row not in sheet.rows:
         note = "no such node" if row is None else _reasons(diagnosis.status_of(row))
         return Comparison(at, pod.key, node, Verdict.REJECTED, best, len(best_rows), note=note)
-    # A node that preemption has made room on is taken without a look at the others.
+    # The nominated node is taken without scoring the others.
     if row in best_rows or pod.status.nominated_node_name == node:
         return Comparison(at, pod.key, node, Verdict.SAME, best, len(best_rows))
     ours, theirs = sheet.of(best_rows[0]).by_plugin, sheet.of(row).by_plugin

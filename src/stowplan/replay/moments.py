@@ -1,10 +1,10 @@
-"""The state of the cluster on which a decision may have been made.
+"""Searches for the state of the cluster on which a decision was made.
 
-A scheduler decides on what it has heard so far, together with the pods that it has placed itself,
-and writes the binding a little later, beside other bindings. So the state at the moment of a
-binding is not always that of the decision: the latest changes may have been unknown, and pods that
-are bound in a moment may have had their places already. This search undoes changes one by one, and
-adds bindings that follow, until the recorded decision makes sense, or gives up.
+A scheduler decides on the changes that it has received and on the pods that it has assumed, and
+writes the binding a little later. So the state at a binding can differ from that of the decision:
+the scheduler may not have received the latest changes, and may already have assumed pods that are
+bound next. The search undoes changes one by one and adds following bindings, until a state explains
+the recorded decision or the limits are reached.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from stowplan.judge.given_cluster import GivenCluster
 from stowplan.judge.objects import Key, Thing
 from stowplan.replay.ordering import Change
 
-#: How many changes are undone at most, and how many bindings added.
+#: Limits of changes undone and of bindings added.
 MOST_UNDONE: Final = 128
 MOST_ADDED: Final = 16
-#: Both together only for a few: the number of states is a product.
+#: Limit of each when both are combined: the number of states is their product.
 _BOTH: Final = 8
 
 Undo: TypeAlias = Sequence[tuple[Key, Thing | None]]
@@ -35,9 +35,9 @@ def find_moment(
     coming: Iterator[Change],
     agrees: Callable[[], bool],
 ) -> str | None:
-    """In words, a state on which `agrees` is true; None if none was found.
+    """Describe a state on which `agrees` is true; None if none was found.
 
-    Leaves the cluster as it was.
+    The cluster is restored.
     """
     scratch = _Scratch(cluster)
     later = list(islice(_bindings(cluster, pod, coming), MOST_ADDED))
@@ -62,14 +62,14 @@ def find_moment(
 
 
 class _Scratch:
-    """Changes to a cluster that are taken back."""
+    """Changes to a cluster that can be undone."""
 
     def __init__(self, cluster: GivenCluster) -> None:
         self.cluster = cluster
         self.before: list[tuple[Key, Thing | None]] = []
 
     def set(self, key: Key, thing: Thing | None) -> Thing | None:
-        """Returns what was there."""
+        """Set or remove an object; returns the old one."""
         old = self.cluster.things.get(key)
         self.before.append((key, old))
         _set(self.cluster, key, thing)
@@ -88,10 +88,10 @@ def _set(cluster: GivenCluster, key: Key, thing: Thing | None) -> None:
 
 
 def _undoing(scratch: _Scratch, undo: Undo, pod: Key, most: int) -> Iterator[int]:
-    """Undo changes, the latest first; how many, after each that concerns other pods."""
+    """Undo changes, latest first; yield their number after each that can matter to other pods."""
     for undone, (key, old) in enumerate(islice(reversed(undo), most), 1):
         if key == pod:
-            return  # before that it was another pod, or none
+            return  # before this change the pod was different, or did not exist
         new = scratch.set(key, old)
         if _matters(old, new):
             yield undone
@@ -104,7 +104,7 @@ def _adding(scratch: _Scratch, later: Sequence[Thing]) -> Iterator[int]:
 
 
 def _bindings(cluster: GivenCluster, pod: Key, coming: Iterable[Change]) -> Iterator[Thing]:
-    """Pods that wait now and are bound next."""
+    """Pods that are pending now and bound next."""
     for change in coming:
         thing = change.thing
         if thing is None or thing.resource is not PODS or thing.key == pod:
@@ -117,7 +117,7 @@ def _bindings(cluster: GivenCluster, pod: Key, coming: Iterable[Change]) -> Iter
 
 
 def _matters(old: Thing | None, new: Thing | None) -> bool:
-    """False for changes of a pod that no other pod can notice."""
+    """False for changes of a pod that cannot affect other pods."""
     if old is None or new is None or old.resource is not PODS:
         return True
     was: Pod = old.struct

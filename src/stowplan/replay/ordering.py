@@ -1,8 +1,8 @@
-"""Entries of several watches in the order of etcd.
+"""Sorts entries of several watches into the order of writes in etcd.
 
-Every kind has a watch of its own, so entries arrive a little out of order. Their resourceVersions
-are revisions of one etcd and tell the order. An entry is handed out when none that belongs before
-it can still arrive: after a second. Where versions cannot be compared the order of arrival stays.
+Each kind has its own watch, so entries arrive slightly out of order. Their resourceVersions are
+revisions of one etcd, which give the order. An entry is released after a second, when no earlier
+one is expected any more. Entries without a comparable version keep the order of arrival.
 """
 
 from __future__ import annotations
@@ -17,44 +17,59 @@ import msgspec
 from stowplan.api.resources import Resource
 from stowplan.judge.objects import Thing, thing_of
 from stowplan.loader.json_text import UNREADABLE, json_decoder
-from stowplan.recording.entries import BY_KIND, Entry, EntryType
+from stowplan.recording.decisions import Decision
+from stowplan.recording.entries import BY_KIND, READ_KINDS, Entry, EntryType
 
-#: How late an entry may arrive.
+#: Maximum delay of an entry.
 WINDOW_S: Final = 1.0
 
-_DECODERS: Final = {kind: json_decoder(each.type) for kind, each in BY_KIND.items()}
+_DECODERS: Final = {each.kind: json_decoder(each.type) for each in READ_KINDS}
+_decode_decision = json_decoder(Decision)
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """An entry with its object read."""
+    """An entry with its object decoded."""
 
     at: float
-    #: ADDED, MODIFIED, DELETED, SYNCED or GAP.
+    #: ADDED, MODIFIED, DELETED, SYNCED, DECISION or GAP.
     type: EntryType
     version: int
     thing: Thing | None = None
     note: str = ""
+    decision: Decision | None = None
 
 
 def changes(entries: Iterable[Entry]) -> Iterator[Change]:
-    """Read the objects; one that cannot be read is a gap."""
+    """Decode the objects. An unreadable one becomes a gap; kinds without effect are skipped."""
     for entry in entries:
         resource: Resource[Any] | None = BY_KIND.get(entry.kind)
-        if resource is None or not bytes(entry.object):
-            yield Change(entry.at, entry.type, 0, note=entry.note)
-            continue
         try:
+            if entry.type is EntryType.DECISION:
+                decision = _decode_decision(entry.object)
+                yield Change(entry.at, entry.type, 0, decision=decision)
+                continue
+            if resource is None or not bytes(entry.object):
+                yield Change(entry.at, entry.type, 0, note=entry.note)
+                continue
+            if entry.kind not in _DECODERS:
+                continue
             struct = _DECODERS[entry.kind](entry.object)
         except UNREADABLE as problem:
-            yield Change(entry.at, EntryType.GAP, 0, note=f"{entry.kind}: {problem}")
+            what = entry.kind or entry.type.value
+            yield Change(entry.at, EntryType.GAP, 0, note=f"{what}: {problem}")
             continue
-        version = struct.metadata.resource_version
-        number = int(version) if version.isdecimal() and len(version) < 20 else 0
-        yield Change(entry.at, entry.type, number, thing_of(resource, struct))
+        yield change_of(entry.at, entry.type, resource, struct)
+
+
+def change_of(at: float, what: EntryType, kind: Resource[Any], obj: Any) -> Change:
+    """A change of an object, with its resourceVersion as a number; 0 if it is not one."""
+    version = obj.metadata.resource_version
+    number = int(version) if version.isdecimal() and len(version) < 20 else 0
+    return Change(at, what, number, thing_of(kind, obj))
 
 
 class Ordering:
-    """Changes go in as they arrive and come out in order; those to come can be looked at."""
+    """A queue of changes: `put` in order of arrival, `take` in order of version."""
 
     def __init__(self, *, window_s: float = WINDOW_S) -> None:
         self._window_s = window_s
@@ -63,16 +78,16 @@ class Ordering:
         self._highest = 0
 
     def put(self, change: Change) -> None:
-        # Without a version it stays behind everything that arrived before.
+        # Without a version, a change sorts after all that arrived before it.
         version = change.version or self._highest
         self._highest = max(self._highest, version)
         heapq.heappush(self._heap, (version, next(self._numbers), change))
 
     def take(self, now: float) -> Iterator[Change]:
-        """Those that nothing can precede any more; `inf` takes all."""
+        """Remove and yield the changes that are older than the window; `inf` takes all."""
         while self._heap and self._heap[0][2].at < now - self._window_s:
             yield heapq.heappop(self._heap)[2]
 
     def coming(self) -> Iterator[Change]:
-        """What follows within the window, in order."""
+        """The changes that are still queued, in order."""
         return (change for _, _, change in sorted(self._heap, key=lambda item: item[:2]))

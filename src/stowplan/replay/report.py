@@ -1,4 +1,4 @@
-"""The result of following a recording: how many decisions agree, and where they do not."""
+"""Summary of a followed recording: how many decisions agree, and which do not."""
 
 from __future__ import annotations
 
@@ -8,18 +8,22 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from stowplan.config.defaults import default_config
 from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.framework.registry import Registry
 from stowplan.judge.configuration import Configuration, default_registry
-from stowplan.present.tables import format_table, printable
+from stowplan.present.tables import counted, format_table, printable
+from stowplan.recording.decisions import EVENT, LEDGER
 from stowplan.recording.entries import Entry
-from stowplan.recording.reading import Problems, read_sessions
+from stowplan.recording.reading import MOST_GAPS, Problems, SessionTimes, read_sessions
 from stowplan.replay.following import Comparison, Follower, Verdict
 from stowplan.replay.ordering import Ordering, changes
 
-#: Differences that are listed; counts are of all.
+#: Number of differences that are listed; all are counted.
 _LISTED: Final = 20
+_SOURCES: Final = {EVENT: "events of the scheduler", LEDGER: "the scheduler's ledger"}
 
 
 class Tally:
@@ -27,10 +31,11 @@ class Tally:
 
     def __init__(self) -> None:
         self.verdicts: Counter[Verdict] = Counter()
-        #: Plugins that prefer another node, by how often.
+        #: How often each plugin prefers another node.
         self.plugins: Counter[str] = Counter()
         self.differences: list[Comparison] = []
         self.unserved: Counter[str] = Counter()
+        self.told: Counter[tuple[str, str]] = Counter()
         self.gaps: list[tuple[float, str]] = []
 
     @property
@@ -45,6 +50,11 @@ class Tally:
     def agreement(self) -> float:
         return self.agreed / self.decided if self.decided else 1.0
 
+    @property
+    def progress(self) -> str:
+        """A short summary for a status line."""
+        return f"{counted(self.decided, 'decision')}, {self.agreement:.2%} the same"
+
     def add(self, comparison: Comparison) -> None:
         self.verdicts[comparison.verdict] += 1
         if not comparison.agrees:
@@ -53,21 +63,24 @@ class Tally:
                 self.differences.append(comparison)
 
     def close(self, follower: Follower) -> None:
-        """Add what the follower counted itself."""
+        """Add the counts of a follower that has ended."""
         self.gaps += follower.gaps
         self.unserved += follower.unserved
+        self.told += follower.told
 
     def text(self, *, lists: bool = True) -> str:
-        """For people; `lists` the differences."""
+        """The summary as text, with a table of differences if `lists`."""
         lines = [
-            f"{self.decided:,} recorded decisions; in {self.agreed:,} ({self.agreement:.2%}) the "
-            "recorded node is among the best ones here"
+            f"{counted(self.decided, 'decision')}; in {self.agreed:,} ({self.agreement:.2%}) the "
+            "chosen node is among the best ones here"
+            if self.decided
+            else "No binding was seen, so there is nothing to compare"
         ]
         if earlier := self.verdicts[Verdict.SAME_BEFORE]:
             lines.append(f"{earlier:,} of them on the cluster as it was just before the binding")
         for verdict, what in (
             (Verdict.OTHER, "another node has a higher score"),
-            (Verdict.REJECTED, "a filter rejects the recorded node"),
+            (Verdict.REJECTED, "a filter rejects the chosen node"),
             (Verdict.PENDING, "no node fits"),
         ):
             if number := self.verdicts[verdict]:
@@ -76,10 +89,14 @@ class Tally:
             told = ", ".join(f"{name} {number:,}" for name, number in self.plugins.most_common(5))
             lines.append(f"scores that made the difference: {told}")
         for name, number in self.unserved.most_common():
-            lines.append(f"{number:,} pods of schedulerName {name or '(none)'} were left out")
+            lines.append(f"left out: {counted(number, 'pod')} of schedulerName {name or '(none)'}")
+        for (result, source), number in sorted(self.told.items()):
+            lines.append(
+                f"{counted(number, 'attempt')} {result}, by {_SOURCES.get(source, source)}"
+            )
         lines += [f"gap at {at:,.1f} s: {note}" for at, note in self.gaps[:5]]
         if len(self.gaps) > 5:
-            lines.append(f"and {len(self.gaps) - 5:,} more gaps")
+            lines.append(f"and {counted(len(self.gaps) - 5, 'more gap')}")
         text = "".join(f"{printable(line)}\n" for line in lines)
         if not self.differences or not lists:
             return text
@@ -92,13 +109,17 @@ class Tally:
         return f"{text}\n{table}" + (f"and {more:,} more (--decisions)\n" if more > 0 else "")
 
     def data(self) -> dict[str, Any]:
-        """For programs."""
+        """The summary as data."""
         return {
             "decisions": self.decided,
             "agreement": round(self.agreement, 6),
             "verdicts": {verdict.value: self.verdicts[verdict] for verdict in Verdict},
             "plugins": dict(self.plugins.most_common()),
             "unserved": dict(self.unserved),
+            "told": [
+                {"result": result, "source": source, "attempts": number}
+                for (result, source), number in sorted(self.told.items())
+            ],
             "gaps": [{"at": at, "note": note} for at, note in self.gaps],
             "differences": [comparison_data(each) for each in self.differences],
         }
@@ -107,24 +128,31 @@ class Tally:
 def configuration_of(
     config: KubeSchedulerConfiguration | None, registry: Registry | None
 ) -> Configuration:
-    """None: the defaults."""
+    """A configuration to compare with; None stands for the defaults."""
     return Configuration(config or default_config(), registry or default_registry())
 
 
 def follow_file(
     file: Path, configuration: Configuration, tally: Tally, problems: Problems
 ) -> Iterator[Comparison]:
-    """The comparisons of a recording, counted in `tally`."""
+    """Compare all decisions of a recording, and count them in `tally`.
+
+    Times are seconds since the first session began, as in `replay` and `compare`.
+    """
+    times = SessionTimes()
     for session in read_sessions(file, problems):
+        if (pause := times.begin(session.header)) and len(tally.gaps) < MOST_GAPS:
+            tally.gaps.append((times.latest, pause))
         follower = Follower(configuration)
-        for comparison in follow_entries(follower, session.entries):
+        entries = (replace(entry, at=times.at(entry.at)) for entry in session.entries)
+        for comparison in follow_entries(follower, entries):
             tally.add(comparison)
             yield comparison
         tally.close(follower)
 
 
 def follow_entries(follower: Follower, entries: Iterable[Entry]) -> Iterator[Comparison]:
-    """The comparisons of a whole session."""
+    """Compare all decisions of a session."""
     ordering = Ordering()
     for change in changes(entries):
         ordering.put(change)
@@ -150,7 +178,7 @@ def comparison_line(each: Comparison) -> str:
 
 
 def reason(each: Comparison) -> str:
-    """Why this configuration differs."""
+    """Why this configuration decides otherwise."""
     if each.note:
         return each.note
     return ", ".join(f"{plugin} {lead:+d}" for plugin, lead in each.lead.items())

@@ -1,7 +1,7 @@
-"""A configuration beside any scheduler: what it would have decided at each binding. Read-only.
+"""Compares a configuration with any live scheduler, binding by binding. Read-only.
 
-Bindings are judged a second after they were seen (`ordering`), one at a time: between two of them
-the event loop goes on.
+A binding is evaluated a second after it was seen (`ordering`). The event loop runs between two
+evaluations.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from stowplan.api.client import ApiClient
 from stowplan.api.resources import Resource
 from stowplan.clock import Clock, SystemClock
 from stowplan.judge.configuration import Configuration
-from stowplan.judge.objects import thing_of
-from stowplan.recording.entries import EntryType
+from stowplan.recording.entries import READ_KINDS, EntryType
 from stowplan.recording.watching import Watching
 from stowplan.replay.following import Comparison, Follower
-from stowplan.replay.ordering import Change, Ordering
+from stowplan.replay.ordering import Change, Ordering, change_of
 
 _TURN_S: Final = 0.2
 
@@ -32,35 +31,47 @@ class Shadow:
         *,
         on_comparison: Callable[[Comparison], None],
         on_begin: Callable[[], None] = lambda: None,
+        on_change: Callable[[EntryType, Resource[Any], Any], None] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        """`on_begin` is called when the cluster is known: from now on bindings are judged."""
+        """`on_begin` is called after the first lists: from then on bindings are compared.
+        `on_change` is called with every change at once, about a second before its comparison.
+        """
         self._clock = clock or SystemClock()
         self._on_comparison = on_comparison
         self._on_begin = on_begin
+        self._on_change = on_change
+        self._origin = self._clock.monotonic()
         self._ordering = Ordering()
         self.follower = Follower(configuration)
         self.watching = Watching(
-            client, on_change=self._changed, on_gap=self._gap, clock=self._clock
+            client,
+            [kind for kind in READ_KINDS if not configuration.ignores(kind)],
+            on_change=self._changed,
+            on_gap=self._gap,
+            clock=self._clock,
         )
 
     async def run(self) -> None:
-        """Raises ApiError if nodes or pods cannot be read."""
+        """Follow the cluster. Raises ApiError if nodes or pods cannot be read."""
         async with self.watching:
-            self._ordering.put(Change(self._clock.monotonic(), EntryType.SYNCED, 0))
+            self._ordering.put(Change(self._now(), EntryType.SYNCED, 0))
             self._on_begin()
             while True:
                 await self.watching.wait(_TURN_S)
-                for comparison in self.follower.follow(self._ordering, self._clock.monotonic()):
+                for comparison in self.follower.follow(self._ordering, self._now()):
                     self._on_comparison(comparison)
                     await self.watching.wait(0.0)
 
+    def _now(self) -> float:
+        """Seconds since the shadow began."""
+        return round(self._clock.monotonic() - self._origin, 3)
+
     def _changed(self, what: EntryType, kind: Resource[Any], obj: Any) -> None:
-        version = obj.metadata.resource_version
-        number = int(version) if version.isdecimal() and len(version) < 20 else 0
-        change = Change(self._clock.monotonic(), what, number, thing_of(kind, obj))
-        self._ordering.put(change)
+        self._ordering.put(change_of(self._now(), what, kind, obj))
+        if self._on_change is not None:
+            self._on_change(what, kind, obj)
 
     def _gap(self, kind: Resource[Any]) -> None:
         note = f"{kind.plural} were listed again: changes before this moment may be missing"
-        self._ordering.put(Change(self._clock.monotonic(), EntryType.GAP, 0, note=note))
+        self._ordering.put(Change(self._now(), EntryType.GAP, 0, note=note))

@@ -68,6 +68,16 @@ _ANSWER: Final[Json] = {
         "warnings": {**_TEXTS, "description": "What the API server would complain about."},
         "prefilter": _ref("Verdict"),
         "nodes": {"type": "object", "additionalProperties": _ref("Verdict")},
+        "devices": {
+            "type": "object",
+            "description": "What nodes lack for the pod's claims, of the first 20 that lack it.",
+            "additionalProperties": _TEXTS,
+        },
+        "allocations": {
+            "type": "object",
+            "description": "The devices that the pod would get, on the first 5 of the best nodes.",
+            "additionalProperties": {"type": "array", "items": _ref("AllocatedDevice")},
+        },
         "scores": {
             "type": "object",
             "additionalProperties": {
@@ -113,7 +123,15 @@ _ANSWERS: Final[Json] = {
     "properties": {"answers": {"type": "array", "items": _ref("Answer")}},
 }
 
+_DEVICE_PARTS: Final = ("claim", "request", "driver", "pool", "device")
+_DEVICE: Final[Json] = {
+    "type": "object",
+    "required": list(_DEVICE_PARTS),
+    "properties": dict.fromkeys(_DEVICE_PARTS, _TEXT),
+}
+
 SCHEMAS: Final[dict[str, Json]] = {
+    "AllocatedDevice": _DEVICE,
     "Question": _QUESTION,
     "Questions": _BATCH,
     "Verdict": _VERDICT,

@@ -34,6 +34,7 @@ from stowplan.scheduler.access import ANNOTATE_RIGHTS, grouped, missing_rights
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.event_handlers import EventHandlers
+from stowplan.scheduler.ledger import Entry as Attempt
 from stowplan.scheduler.ledger import Ledger, LedgerOptions
 from stowplan.scheduler.metrics import SchedulerMetrics
 from stowplan.scheduler.metrics_filter import MetricsFilter
@@ -51,6 +52,7 @@ from stowplan.server.memory import (
     spare_the_collector,
 )
 from stowplan.server.pod_resources import pod_resources
+from stowplan.server.recording import RecordingProcess, RecordOptions
 from stowplan.server.serving_options import ConsoleOptions, ServingOptions
 from stowplan.server.standby import why_idle
 from stowplan.server.tracing import start_tracing
@@ -98,6 +100,8 @@ class ServeOptions:
     #: None: the in-tree plugins and those of installed distributions.
     registry: Registry | None = None
     ledger: LedgerOptions = field(default_factory=LedgerOptions)
+    #: None: no recording.
+    record: RecordOptions | None = None
     #: Write the results of attempts into pods.
     annotate: bool = False
     #: Make every N-th decision again on a rebuilt cluster and compare; 0: never.
@@ -250,9 +254,10 @@ def _start_ledger(until: AsyncExitStack, engine: Engine, options: ServeOptions) 
     """Keep attempts where a reader can get at them: secure port, console or a file."""
     chosen = options.ledger
     has_port = options.serving is not None and options.serving.secure_port
-    has_reader = has_port or options.console is not None
+    has_reader = has_port or options.console is not None or options.record is not None
     if chosen.file and not chosen.memory:
         raise ConfigError("needs memory. Fix: leave out --ledger-memory=0", where="--ledger")
+    recording = _start_recording(until, engine, options)
     if not chosen.memory or not (has_reader or chosen.file):
         return
     ledger = engine.ledger = Ledger(engine.clock, chosen.memory)
@@ -264,6 +269,36 @@ def _start_ledger(until: AsyncExitStack, engine: Engine, options: ServeOptions) 
         ledger.on_ended = file.put
         engine.metrics.ledger_dropped.read = lambda: {(): file.dropped}
         until.push_async_callback(asyncio.to_thread, file.close)
+    if recording is not None:
+        ledger.on_ended = _both(ledger.on_ended, recording.put)
+
+
+def _both(
+    first: Callable[[Attempt], None] | None, second: Callable[[Attempt], None]
+) -> Callable[[Attempt], None]:
+    if first is None:
+        return second
+
+    def call(attempt: Attempt) -> None:
+        first(attempt)
+        second(attempt)
+
+    return call
+
+
+def _start_recording(
+    until: AsyncExitStack, engine: Engine, options: ServeOptions
+) -> RecordingProcess | None:
+    if options.record is None:
+        return None
+    kubeconfig = options.kubeconfig or options.config.client_connection.kubeconfig
+    access = {"kubeconfig": kubeconfig, "context": options.context, "master": options.master}
+    recording = RecordingProcess(options.record, access)
+    engine.metrics.recording.read = lambda: {(): int(recording.is_recording)}
+    engine.metrics.recording_failures.read = lambda: {(): recording.failures}
+    engine.metrics.recording_dropped.read = lambda: {(): recording.dropped}
+    until.push_async_callback(asyncio.to_thread, recording.close)
+    return recording
 
 
 async def _open_ports(

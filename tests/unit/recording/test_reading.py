@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from stowplan.api.resources import NODES, PODS, RESOURCE_CLAIM_TEMPLATES
+from stowplan.config.defaults import default_config
 from stowplan.errors import ConfigError
-from stowplan.recording.entries import EntryType
+from stowplan.judge.configuration import Configuration, default_registry
+from stowplan.recording.entries import KINDS, READ_KINDS, EntryType
 from stowplan.recording.reading import Problems, is_recording, read_sessions
 
 HEADER = {"recording": "stowplan/v1", "startedAt": "2026-01-02T03:04:05Z", "kinds": ["Pod"]}
@@ -91,7 +94,14 @@ def test_what_is_no_recording_is_refused(tmp_path: Path) -> None:
     for content in (b"", b"apiVersion: v1", gzip.compress(b"hello\n"), b"\x1f\x8b\x08"):
         path.write_bytes(content)
         assert not is_recording(path)
-        with pytest.raises(ConfigError, match="is no recording, or its beginning is lost"):
+        with pytest.raises(ConfigError, match="is not a recording, or its beginning is lost"):
             read(path)
     with pytest.raises(ConfigError, match="No such file"):
         read(tmp_path / "missing")
+
+
+def test_every_kind_that_a_default_plugin_reads_is_recorded() -> None:
+    """And what controllers make them from."""
+    configuration = Configuration(default_config(), default_registry())
+    assert {NODES, PODS, *configuration.looked_up()} <= set(READ_KINDS)
+    assert RESOURCE_CLAIM_TEMPLATES in KINDS

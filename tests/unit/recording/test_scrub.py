@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Iterator
+from typing import Any
 
-from stowplan.api.device_objects import ResourceClaim
+import msgspec
+import msgspec.inspect as shapes
+
+from stowplan.api.device_objects import DeviceClass, ResourceClaim
 from stowplan.api.objects import Node, Pod
+from stowplan.api.storage_objects import CSIDriver, CSINode
+from stowplan.api.workload_objects import PodDisruptionBudget
+from stowplan.recording.entries import KINDS
 from stowplan.recording.scrub import Hashed, kept
 
 POD = {
@@ -151,6 +158,152 @@ def test_parameters_of_drivers_are_not_recorded_and_requests_are_hashed_alike() 
     request = (again.spec.devices.requests or ())[0]
     assert (again.spec.devices.constraints or ())[0].requests == (request.name,)
     assert request.exactly is not None
-    assert request.exactly.selectors == (claim.spec.devices.requests or ())[0].exactly.selectors  # type: ignore[union-attr]
+    before = (claim.spec.devices.requests or ())[0].exactly
+    assert before is not None
+    assert request.exactly.selectors == before.selectors
     assert again.status.allocation is not None
     assert (again.status.allocation.devices.results or ())[0].request == request.name
+
+
+#: Fields of recorded kinds whose texts are names, addresses or values that users choose. A new
+#: text field belongs here, or into a list of `scrub`.
+HASHED = frozenset(
+    [
+        "annotations",
+        "claimName",
+        "counterSet",
+        "device",
+        "diskURI",
+        "fieldPath",
+        "generateName",
+        "hostIP",
+        "image",
+        "iqn",
+        "labels",
+        "matchLabels",
+        "monitors",
+        "name",
+        "names",
+        "namespace",
+        "namespaces",
+        "nodeID",
+        "nodeName",
+        "nodeSelector",
+        "nominatedNodeName",
+        "pdName",
+        "persistentVolumeName",
+        "pool",
+        "priorityClassName",
+        "request",
+        "requests",
+        "resourceClaimName",
+        "resourceClaimTemplateName",
+        "secretName",
+        "secretNamespace",
+        "selector",
+        "shareName",
+        "storageClassName",
+        "value",
+        "values",
+        "volumeAttributesClassName",
+        "volumeHandle",
+        "volumeID",
+        "volumeName",
+        "volumePath",
+    ]
+)
+#: Texts that are left out, fields without a shape, and keys that are hashed by a rule of their own.
+OTHERS = frozenset(
+    [
+        "data",
+        "disruptedPods",
+        "ephemeral",
+        "extendedResourceClaimStatus",
+        "lastProbeTime",
+        "message",
+        "networkData",
+        "opaque",
+        "source",
+    ]
+)
+
+
+def texts(shape: shapes.Type, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """The paths of texts in a struct."""
+    match shape:
+        case shapes.UnionType():
+            for each in shape.types:
+                yield from texts(each, path)
+        case shapes.VarTupleType() | shapes.ListType():
+            yield from texts(shape.item_type, path)
+        case shapes.DictType():
+            yield from texts(shape.value_type, path)
+        case shapes.StructType():
+            for member in shape.fields:
+                yield from texts(member.type, (*path, member.encode_name))
+        case shapes.StrType() | shapes.AnyType():
+            yield path
+
+
+def test_every_text_of_a_recorded_kind_is_a_name_or_stays() -> None:
+    hashed, marked = Hashed(b"key"), "Some Text"
+
+    def is_kept(path: tuple[str, ...]) -> bool:
+        told: Any = marked
+        for name in reversed(path):
+            told = {name: told}
+        return marked in str(hashed._value(told))
+
+    found = {path for kind in KINDS for path in texts(shapes.type_info(kind.type), ())}
+    names = {path for path in found if not is_kept(path)}
+    assert {path for path in names if path[-1] not in HASHED | OTHERS} == set()
+
+
+def test_names_in_fields_of_their_own_kind() -> None:
+    """Drivers and classes of devices stay, as everywhere; names that are keys do not."""
+    hashed = Hashed(b"key")
+    for kind in (CSIDriver, DeviceClass):
+        named = msgspec.convert({"metadata": {"name": "disk.example"}}, kind)
+        assert hashed.identity(named) == {"metadata": {"name": "disk.example"}}
+        assert b'"disk.example"' in hashed(named)
+    drivers = [{"name": "disk.example", "nodeID": "db-7", "allocatable": {"count": 3}}]
+    node = msgspec.convert({"metadata": {"name": "db-7"}, "spec": {"drivers": drivers}}, CSINode)
+    text = hashed(node)
+    assert b'"disk.example"' in text
+    assert b"db-7" not in text
+    budget = msgspec.convert(
+        {"status": {"disruptedPods": {"pay-0": "2026-01-02T03:04:05Z"}}}, PodDisruptionBudget
+    )
+    text = hashed(budget)
+    assert b"pay-0" not in text
+    assert b"2026-01-02T03:04:05Z" in text
+
+
+def test_alternatives_of_requests_are_hashed_as_the_names_in_them() -> None:
+    hashed = Hashed(b"key")
+    told = hashed._value({"request": "gpu/large", "requests": ["gpu/large"], "name": "large"})
+    assert told["request"] == told["requests"][0]
+    assert told["request"].split("/")[1] == told["name"]
+
+
+def test_addresses_of_hosts_are_other_addresses() -> None:
+    ports = [
+        {"containerPort": 80, "hostPort": 80, "hostIP": address}
+        for address in ("192.0.2.7", "0.0.0.0", "192.0.2.7")
+    ]
+    pod = msgspec.convert({"spec": {"containers": [{"name": "c", "ports": ports}]}}, Pod)
+    again = msgspec.json.decode(Hashed(b"key")(pod), type=Pod)
+    one, every, other = (port.host_ip for port in (again.spec.containers or ())[0].ports or ())
+    assert one == other != "192.0.2.7"
+    assert one.startswith("10.")
+    assert every == "0.0.0.0"
+
+
+def test_what_drivers_report_of_devices_is_not_recorded() -> None:
+    condition = {"type": "Ready", "status": "True", "message": "s3cret"}
+    reported = {"driver": "gpu.example", "pool": "n1", "device": "d0", "conditions": [condition]}
+    more = {"data": {"key": "s3cret"}, "networkData": {"ips": ["s3cret"]}}
+    claim = msgspec.convert({"status": {"devices": [{**reported, **more}]}}, ResourceClaim)
+    for text in (kept(claim), Hashed(b"key")(claim)):
+        assert b"s3cret" not in text
+        assert b'"Ready"' in text

@@ -5,14 +5,17 @@ import { ClusterPage } from "./cluster.js";
 import { QueuePage } from "./queue.js";
 import { DecisionPage } from "./decision.js";
 import { FlowPage } from "./flow.js";
+import { ShadowPage } from "./shadow.js";
 import { TryPage } from "./try.js";
 
+// Those that only some servers have name what the server says if it does.
 const PAGES = {
   cluster: ["Cluster", ClusterPage],
   queue: ["Queue", QueuePage],
   decision: ["Decision", DecisionPage],
   flow: ["Flow", FlowPage],
-  try: ["Try", TryPage], // only where the server says so
+  shadow: ["Shadow", ShadowPage, "shadows"],
+  try: ["Try", TryPage, "tries"],
 };
 
 function route() {
@@ -52,7 +55,7 @@ function App() {
   }, []);
   const { connection, queue } = useLive();
   const about = useResource("about", queue); // a standby that takes over publishes a new queue
-  const pages = Object.entries(PAGES).filter(([name]) => name !== "try" || about.data?.tries);
+  const pages = Object.entries(PAGES).filter(([, [, , needs]]) => !needs || about.data?.[needs]);
   const isThere = pages.some(([name]) => name === page);
   const [title, Page] = PAGES[isThere || !about.data ? page : "cluster"];
   useEffect(() => { document.title = `${title} · Stowplan console`; }, [title]);

@@ -43,13 +43,14 @@ export function FlowPage() {
 
 const clock = (at, step) => new Date(at * 1000).toLocaleTimeString("en-GB").slice(0, step < 60 ? 8 : 5);
 
-function Chart({ title, unit, time, lines, tick }) {
+/** `of` the whole: the scale ends there, and single values show as points. */
+export function Chart({ title, unit, time, lines, tick, of }) {
   const place = useRef(), chart = useRef();
   const columns = () => [time, ...lines.map(([, values]) => values)];
   useEffect(() => {
-    const shown = lines.map(([label], at) => ({ label, colour: COLOURS[at] }));
+    const shown = lines.map(([label], at) => ({ label, colour: COLOURS[at], ...(of && { points: { show: true, size: 5 } }) }));
     const x = { values: (_, splits, __, ___, step) => splits.map((at) => clock(at, step)) };
-    chart.current = drawChart(place.current, columns(), shown, { x });
+    chart.current = drawChart(place.current, columns(), shown, { x, ...(of && { scales: { y: { range: [0, of] } } }) });
     return () => {
       chart.current.destroy();
       chart.current = null;

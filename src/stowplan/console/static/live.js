@@ -12,6 +12,7 @@ export const live = {
   epoch: 0, // grows with every reset
   layout: 0, // grows when nodes come, go or change
   queue: 0,
+  shadow: 0,
   nodes: [], // listeners of changed rows
   flow: [], // listeners of samples
 };
@@ -84,6 +85,7 @@ function connect() {
   on("reset", () => changed({ epoch: live.epoch + 1 }));
   on("layout", () => changed({ layout: live.layout + 1 }));
   on("queue", () => changed({ queue: live.queue + 1 }));
+  on("shadow", () => changed({ shadow: live.shadow + 1 }));
   on("nodes", (data) => live.nodes.forEach((each) => each(data)));
   on("flow", (data) => live.flow.forEach((each) => each(data)));
   source.onerror = () => {

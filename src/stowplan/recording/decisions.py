@@ -1,0 +1,91 @@
+"""Attempts of schedulers: from events for any scheduler, and from the ledger for ours.
+
+A pod shows its binding, but neither failed attempts nor the scheduler that decided. Event notes and
+messages can quote anything, so they are not recorded.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from stowplan.api.objects import ObjectMeta, Wire
+from stowplan.api.resources import Resource
+
+EVENT: Final = "event"
+LEDGER: Final = "ledger"
+SCHEDULED: Final = "scheduled"
+UNSCHEDULABLE: Final = "unschedulable"
+#: Results of attempts, by the reason of the event.
+RESULTS: Final = {"Scheduled": SCHEDULED, "FailedScheduling": UNSCHEDULABLE}
+
+
+class Regarding(Wire, frozen=True):
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class Series(Wire, frozen=True):
+    count: int = 0
+
+
+class SchedulingEvent(Wire, frozen=True):
+    """An event of events.k8s.io/v1, with the fields that `of_event` reads."""
+
+    metadata: ObjectMeta = ObjectMeta()
+    reason: str = ""
+    note: str = ""
+    reporting_controller: str = ""
+    regarding: Regarding = Regarding()
+    series: Series | None = None
+
+
+EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", True, SchedulingEvent)
+
+
+class Decision(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", kw_only=True):
+    """One attempt to schedule a pod."""
+
+    #: Namespace and name.
+    pod: str
+    uid: str = ""
+    #: "scheduled", "unschedulable" or "error".
+    result: str
+    node: str = ""
+    scheduler: str = ""
+    #: "event" or "ledger".
+    source: str
+    #: The number of the attempt; from an event, its number of repetitions.
+    attempt: int = 0
+    # Only from the ledger
+    #: Seconds that the pod was queued, and that the attempt took.
+    waited: float = 0.0
+    seconds: float = 0.0
+    evaluated_nodes: int = 0
+    feasible_nodes: int = 0
+    #: Number of nodes that each plugin rejected.
+    refused: dict[str, int] = {}
+    #: Name, total and scores by plugin of each node, best first.
+    scores: list[Any] = []
+
+
+def of_event(event: SchedulingEvent) -> Decision | None:
+    """The attempt that an event reports; None if it reports none."""
+    result = RESULTS.get(event.reason)
+    pod = event.regarding
+    if result is None or pod.kind != "Pod" or not pod.name:
+        return None
+    # "Successfully assigned default/web to node-1"
+    _, _, node = event.note.rpartition(" to ")
+    return Decision(
+        pod=f"{pod.namespace}/{pod.name}",
+        uid=pod.uid,
+        result=result,
+        node=node if result == SCHEDULED and " " not in node else "",
+        scheduler=event.reporting_controller,
+        source=EVENT,
+        attempt=event.series.count if event.series is not None else 0,
+    )

@@ -1,0 +1,194 @@
+"""Recordings that are cut off, damaged, foreign or hostile, given to every command that reads them.
+
+What can be read counts, what is missing is named, and a refusal is one line.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import pytest
+
+from stowplan.cli.main import main
+
+Json: TypeAlias = dict[str, Any]
+HEADER: Final = {"recording": "stowplan/v1", "startedAt": "2026-01-02T03:04:05Z"}
+COMMANDS: Final = (("replay",), ("replay", "--follow"), ("compare",))
+Run: TypeAlias = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def stowplan(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command in this process: its exit code and what it printed."""
+
+    def run(*arguments: str | Path) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            main([str(each) for each in arguments])
+        printed = capsys.readouterr()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, printed.out, printed.err
+
+    return run
+
+
+def node(name: str = "a", at: float = 0.0, what: str = "ADDED") -> Json:
+    offers = {"cpu": "4", "memory": "8Gi", "pods": "10"}
+    obj = {"metadata": {"name": name, "uid": name}, "status": {"allocatable": offers}}
+    return {"at": at, "type": what, "kind": "Node", "object": obj}
+
+
+def pod(name: str, at: float, on: str = "") -> Json:
+    spec = {"containers": [{"name": "c", "image": "x"}], "schedulerName": "default-scheduler"}
+    meta = {"name": name, "namespace": "default", "uid": name}
+    obj = {"metadata": meta, "spec": {**spec, "nodeName": on} if on else spec}
+    return {"at": at, "type": "MODIFIED" if on else "ADDED", "kind": "Pod", "object": obj}
+
+
+SYNCED: Final = {"at": 0.0, "type": "SYNCED"}
+STORY: Final = [HEADER, node(), SYNCED, *(pod(f"p{n}", n + 1.0) for n in range(9))]
+BOUND: Final = [pod(f"p{n}", n + 10.0, "a") for n in range(9)]
+
+
+def packed(*lines: Json) -> bytes:
+    return gzip.compress("".join(f"{json.dumps(line)}\n" for line in lines).encode(), mtime=0)
+
+
+def written(folder: Path, content: bytes) -> Path:
+    path = folder / "r.jsonl.gz"
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_recording_that_is_cut_off(
+    tmp_path: Path, stowplan: Run, command: tuple[str, ...]
+) -> None:
+    whole = packed(*STORY)
+    path = written(tmp_path, whole + packed(*BOUND)[:-40])
+    code, out, err = stowplan(*command, path)
+    assert code == 0, err
+    assert "the file ends within the part that begins at byte" in out + err
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_recording_with_flipped_bits(
+    tmp_path: Path, stowplan: Run, command: tuple[str, ...]
+) -> None:
+    damaged = bytearray(packed(*BOUND))
+    damaged[len(damaged) // 2] ^= 0x55
+    tail = [pod("late", 30.0), pod("late", 31.0, "a")]
+    path = written(tmp_path, packed(*STORY) + bytes(damaged) + packed(*tail))
+    code, out, err = stowplan(*command, path)
+    assert code == 0, err
+    assert "is damaged" in out + err
+    if command == ("replay",):
+        assert "10 of 10 pods bound" in out  # the last one came after the damage
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_another_format(tmp_path: Path, stowplan: Run, command: tuple[str, ...]) -> None:
+    path = written(tmp_path, packed({**HEADER, "recording": "stowplan/v2"}, node()))
+    code, _, err = stowplan(*command, path)
+    assert code == 2
+    assert "the format 'stowplan/v2', and this version of Stowplan reads stowplan/v1" in err
+    assert len(err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_bombs(tmp_path: Path, stowplan: Run, command: tuple[str, ...]) -> None:
+    """One endless line, and endlessly many short ones."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    line = b"".join(packer.compress(b"[" * (1 << 20)) for _ in range(64)) + packer.flush()
+    many = gzip.compress(b"\n" * 300_000)
+    for bomb, told in ((line, "a line is longer than 8 MiB"), (many, "line ")):
+        path = written(tmp_path, packed(*STORY) + bomb)
+        assert path.stat().st_size < 100_000
+        code, out, err = stowplan(*command, path)
+        assert code == 0, err
+        assert told in out + err
+        assert len((out + err).splitlines()) < 60
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_names_that_are_paths(tmp_path: Path, stowplan: Run, command: tuple[str, ...]) -> None:
+    """No API server gives such names out; here they are names that nothing has."""
+    odd = "../../nodes/a"
+    lines = [*STORY, pod(odd, 20.0), pod(odd, 21.0, "a"), node("../b", 22.0)]
+    gone = {"at": 23.0, "type": "DELETED", "kind": "Pod", "object": {"metadata": {"name": odd}}}
+    path = written(tmp_path, packed(*lines, gone))
+    before = sorted(tmp_path.rglob("*"))
+    code, _, err = stowplan(*command, path)
+    assert code in (0, 1)
+    assert "Traceback" not in err
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_clocks_that_jump(tmp_path: Path, stowplan: Run, command: tuple[str, ...]) -> None:
+    """A second session began centuries later, by its clock, a third one before the first."""
+    late, early = ({**HEADER, "startedAt": f"{year}-01-01T00:00:00Z"} for year in (9999, 1970))
+    again = [node(), *(pod(f"p{n}", 0.0) for n in range(9)), SYNCED]
+    leap = [pod("leap", 9e11), pod("leap", 9e11 + 1, "a")]
+    path = written(tmp_path, packed(*STORY, late, *again, early, *again, *leap))
+    code, out, err = stowplan(*command, path)
+    assert code == 0, err
+    if command == ("compare",):
+        assert "2 gaps in the recording" in out
+        assert "recording began again" in out
+    elif command == ("replay",):
+        assert "10 of 10 pods bound" in out
+        assert "2 gaps in the recording" in out
+    else:
+        assert "1 decision; in 1 (100.00%) the chosen node is" in out
+        assert out.count("recording began again") == 2
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_gaps_are_told(tmp_path: Path, stowplan: Run, command: tuple[str, ...]) -> None:
+    gap = {"at": 70.0, "type": "GAP", "kind": "Pod", "note": "listed again: history was gone"}
+    path = written(tmp_path, packed(*STORY, gap, pod("late", 70.0), pod("late", 71.0, "a")))
+    code, out, err = stowplan(*command, path)
+    assert code == 0, err
+    assert "70.0 s" in out + err
+    assert "listed again: history was gone" in out + err
+    if command == ("replay",):
+        assert "1 gap in the recording" in out
+
+
+def test_following_counts_time_across_sessions(tmp_path: Path, stowplan: Run) -> None:
+    """As `replay` and `compare` do, so that the three agree on when a decision was made."""
+    later = {**HEADER, "startedAt": "2026-01-02T04:04:05Z"}
+    path = written(
+        tmp_path, packed(*STORY, later, node(), SYNCED, pod("q", 1.0), pod("q", 2.0, "a"))
+    )
+    decisions = tmp_path / "decisions.jsonl"
+    code, out, err = stowplan("replay", "--follow", path, "-o", "json", "--decisions", decisions)
+    assert code == 0, err
+    note = "recording began again: changes before this moment may be missing"
+    assert json.loads(out)["gaps"] == [{"at": 3600.0, "note": note}]
+    assert json.loads(decisions.read_text())["at"] == 3602.0
+
+
+def test_gaps_are_in_data_and_on_the_page(tmp_path: Path, stowplan: Run) -> None:
+    gap = {"at": 70.0, "type": "GAP", "kind": "Pod", "note": "<b>listed again"}
+    path, page = written(tmp_path, packed(*STORY, gap)), tmp_path / "page.html"
+    code, out, err = stowplan("compare", path, "-o", "json", "--html", page)
+    assert code == 0, err
+    (run,) = json.loads(out)["runs"]
+    assert run["gaps"] == [{"at": 70.0, "note": "<b>listed again"}]
+    assert "&lt;b&gt;listed again" in page.read_text()
+
+
+def test_what_went_while_nobody_recorded_is_gone(tmp_path: Path, stowplan: Run) -> None:
+    """The pods of the first session are not in the second one's list."""
+    later = {**HEADER, "startedAt": "2026-01-02T04:04:05Z"}
+    path = written(tmp_path, packed(*STORY, *BOUND, later, node(), SYNCED, pod("q", 1.0)))
+    code, out, err = stowplan("compare", path, "-o", "json")
+    assert code == 0, err
+    figures = json.loads(out)["runs"][0]["figures"]
+    assert (figures["pods"], figures["placed"], figures["pending"]) == (10, 9, 1)
