@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stowplan.api.resources import CATALOGED, NODES, PODS, Resource
+from stowplan.api.resources import CATALOGED, DEVICE_TAINT_RULES, NODES, PODS, Resource
 from stowplan.errors import ConfigError
 from stowplan.workloads.templates import Template
 
@@ -26,13 +26,16 @@ _OTHERS: tuple[tuple[str, str, str, str, bool], ...] = (
     ("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", True),
     ("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False),
 )
-_RESOURCES: list[Resource[Any]] = [NODES, PODS, *CATALOGED]
+_RESOURCES: list[Resource[Any]] = [NODES, PODS, *CATALOGED, DEVICE_TAINT_RULES]
 _RESOURCES += [Resource(*other, dict) for other in _OTHERS]
 _KINDS: dict[tuple[str, str], Resource[Any]] = {
     (resource.api_version, resource.kind): resource for resource in _RESOURCES
 }
 #: Older versions with the same fields, which some of upstream's templates have.
-_OLDER_VERSIONS = {"resource.k8s.io/v1beta2": "resource.k8s.io/v1"}
+_OLDER_VERSIONS = {
+    "resource.k8s.io/v1beta2": "resource.k8s.io/v1",
+    "resource.k8s.io/v1alpha3": "resource.k8s.io/v1beta2",
+}
 
 
 def known_kinds() -> list[str]:
@@ -55,8 +58,10 @@ def resource_named(word: str) -> Resource[Any] | None:
 
 def resource_of(template: Template) -> Resource[Any]:
     """What the template's objects are to the API server."""
-    version = _OLDER_VERSIONS.get(template.api_version, template.api_version)
-    found = _KINDS.get((version, template.kind))
+    found = _KINDS.get((template.api_version, template.kind))
+    if found is None and template.api_version in _OLDER_VERSIONS:
+        newer = _OLDER_VERSIONS[template.api_version]
+        found = _KINDS.get((newer, template.kind))
     if found is None:
         known = ", ".join(known_kinds())
         unknown = f"kind {template.kind} of {template.api_version} is not known; known: {known}"

@@ -21,6 +21,8 @@ from stowplan.workloads.operations import CannotPlay, Reader, Templates
 
 _FILE_NAME = "performance-config.yaml"
 _IN_MODULE = Path("test", "integration", "scheduler_perf")
+#: Workloads that an error names.
+_NAMED = 3
 _METRIC = "SchedulingThroughput"
 _TEST_FIELDS = (
     "name",
@@ -111,8 +113,9 @@ def select(
     ]
     if not named:
         titles = [workload.title for workload in workloads]
-        close = get_close_matches(pattern, titles, 3) or titles[:3]
-        raise ConfigError(f"no workload is called {pattern}; there are {', '.join(close)} ...")
+        close = get_close_matches(pattern, titles, _NAMED) or titles[:_NAMED]
+        more = f" and {len(titles) - len(close):,} more" if len(titles) > len(close) else ""
+        raise ConfigError(f"no workload is called {pattern}; there are {', '.join(close)}{more}")
     chosen = [workload for workload in named if _passes(workload, labels)]
     if not chosen:
         raise ConfigError(f"no workload of {pattern} has the labels {','.join(labels)}")

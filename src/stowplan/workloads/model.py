@@ -278,11 +278,19 @@ class Workload:
         return total
 
     @property
-    def needs_claim_controller(self) -> bool:
-        """Whether it has devices: claims from templates are made by a controller."""
+    def has_devices(self) -> bool:
+        """Whether it has devices; claims from templates are then made by a controller."""
         return any(
             isinstance(each, CreateResourceDriver)
             or (isinstance(each, CreateAny) and each.template.kind == "ResourceClaimTemplate")
+            for each in self.operations
+        )
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether pods come and go, so that their number is not known before."""
+        return any(
+            isinstance(each, CreatePods) and each.steady_state_s is not None
             for each in self.operations
         )
 

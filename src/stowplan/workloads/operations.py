@@ -39,8 +39,6 @@ from stowplan.workloads.model import (
 )
 from stowplan.workloads.templates import Template
 
-#: Kinds that are behind a feature gate which Stowplan does not have.
-_GATED_KINDS = {"DeviceTaintRule": "DRADeviceTaintRules"}
 #: Parameters that no operation asks for, but Go code beside upstream's files.
 _FOR_GO_CODE = {
     "numNodeDeclaredFeatures": "needs features that upstream's test plants inside kube-scheduler"
@@ -64,12 +62,7 @@ class Templates:
         key = (path, expected)
         if key not in self._read:
             self._read[key] = Template(self._directory / path, expected=expected)
-        template = self._read[key]
-        gate = _GATED_KINDS.get(template.kind)
-        if gate is not None:
-            why = f"{template.path.name} is a {template.kind}"
-            raise CannotPlay(f"needs the feature gate {gate}, which is off by default: {why}")
-        return template
+        return self._read[key]
 
 
 @dataclass

@@ -19,8 +19,6 @@ from tests.unit.workloads.memory_cluster import MemoryCluster, Recorder
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "workloads"
 PLAYABLE = ("affinity", "dra", "event_handling", "misc", "topology_spreading", "volumes")
-#: Of those, what needs a kind behind a feature gate that is off by default.
-GATED = ("DeviceTaintToleration",)
 #: Of Kubernetes 1.36, the variants with queueing hints: title, nodes and pods.
 MEASURED = {
     "SchedulingBasic/5000Nodes_10000Pods": (5000, 11000),
@@ -66,8 +64,7 @@ def test_every_file_is_read_and_only_what_needs_more_cannot_be_played() -> None:
         workloads = read_workloads(file)
         assert workloads
         for workload in workloads:
-            is_gated = topic not in PLAYABLE or workload.test in GATED
-            assert bool(workload.cannot_play) is is_gated, workload.title
+            assert bool(workload.cannot_play) is (topic not in PLAYABLE), workload.title
             assert workload.measures or workload.cannot_play
 
 

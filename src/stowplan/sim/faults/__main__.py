@@ -130,5 +130,5 @@ if __name__ == "__main__":
     if os.environ.get("PYTHONHASHSEED") != "0":
         # Sets of strings must have the same order in every run of a seed.
         arguments = [sys.executable, "-m", "stowplan.sim.faults", *sys.argv[1:]]
-        os.execve(sys.executable, arguments, {**os.environ, "PYTHONHASHSEED": "0"})  # noqa: S606
+        os.execve(sys.executable, arguments, {**os.environ, "PYTHONHASHSEED": "0"})  # noqa: S606  ourselves
     sys.exit(main())

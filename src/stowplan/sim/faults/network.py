@@ -50,13 +50,15 @@ WATCH_FAULTS = ("garbage", "half", "silent", "end", "gone", "twice")
 FAULTS = frozenset((*_ANSWERS, "429+1", "429+3", *WATCH_FAULTS)) | {
     "reset", "lost", "unheard", "unanswered", "delay", "late", "stale"
 }  # fmt: skip
+#: Requests that a fault is `on`.
+REQUESTS = ("bind", "status", "events", "lease", "watch", "list", "read", "any")
 
 
 @dataclass(slots=True)
 class Rule:
     """Something that goes wrong with the next `times` requests of a kind, until a time."""
 
-    #: bind, status, events, lease, watch, list, read or any; a part of the path may follow.
+    #: One of REQUESTS; a part of the path may follow.
     on: str
     what: str
     times: int

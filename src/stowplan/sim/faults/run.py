@@ -26,7 +26,7 @@ from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.apiserver.volume_controller import VolumeControllerOptions
 from stowplan.errors import ConfigError
 from stowplan.sim.faults.checks import activity, check_end, check_history
-from stowplan.sim.faults.network import FAULTS, Network, Rule
+from stowplan.sim.faults.network import FAULTS, REQUESTS, Network, Rule
 from stowplan.sim.faults.replica import Decided, Replica
 from stowplan.sim.faults.script import Script, Step
 from stowplan.sim.faults.seeded_loop import SeededLoop
@@ -173,8 +173,7 @@ class _Run:
                 case "fault":
                     until = network.now() + float(args.pop("for"))
                     rule = Rule(until=until, **args)
-                    if rule.what not in FAULTS:
-                        raise ConfigError(f"no such fault: {rule.what}", where=step.line())
+                    _check_rule(rule, step)
                     network.rules.append(rule)
                     return until + (rule.seconds if rule.what in ("late", "delay") else 0.0)
                 case "kill":
@@ -200,6 +199,15 @@ class _Run:
         except (TypeError, KeyError, IndexError) as problem:
             raise ConfigError(f"{problem}", where=step.line()) from None
         return network.now()
+
+
+def _check_rule(rule: Rule, step: Step) -> None:
+    on = str(rule.on).partition("/")[0]
+    for given, name, allowed in ((on, "on", REQUESTS), (rule.what, "what", sorted(FAULTS))):
+        if given not in allowed:
+            raise ConfigError(
+                f"`{name}`: {given!r:.40} is none of {', '.join(allowed)}", where=step.line()
+            )
 
 
 async def _quiet(network: Network, replicas: list[Replica]) -> None:

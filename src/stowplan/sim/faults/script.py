@@ -67,5 +67,8 @@ def read_script(path: Path) -> Script:
         )
     except OSError as problem:
         raise ConfigError(problem.strerror or str(problem), where=str(path)) from None
-    except (ValueError, KeyError, TypeError, RecursionError) as problem:
-        raise ConfigError(f"not a script of faults: {problem!r}", where=str(path)) from None
+    except KeyError as problem:
+        why = f"`{problem.args[0]}` is missing"
+    except (ValueError, TypeError, RecursionError) as problem:
+        why = str(problem)
+    raise ConfigError(f"is not a script of faults: {why}", where=str(path))

@@ -12,7 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import Coroutine
 from contextvars import Context, ContextVar
-from heapq import heapify, heappop
+from heapq import heapify
 from itertools import count
 from random import Random
 from typing import Any, TypeVar
@@ -47,6 +47,11 @@ def owned_by(owner: Owner) -> Context:
     return context
 
 
+def _owner_of(handle: asyncio.Handle) -> Owner | None:
+    context: Context = handle._context  # type: ignore[attr-defined]  # asyncio's own
+    return context.get(OWNER)
+
+
 class _SeededQueue(deque[asyncio.Handle]):
     """asyncio's queue of ready callbacks, which hands them out in a random order."""
 
@@ -64,7 +69,7 @@ class _SeededQueue(deque[asyncio.Handle]):
             self.rotate(place)
         else:
             handle = super().popleft()
-        owner = handle._context.get(OWNER)  # type: ignore[attr-defined]  # asyncio's own
+        owner = _owner_of(handle)
         if owner is not None and owner.is_frozen:
             owner.parked.append(handle)
             return self._skipped
@@ -89,37 +94,19 @@ class SeededLoop(TimeLoop):
         super().__init__()
         skipped = asyncio.Handle(lambda: None, (), self)
         skipped.cancel()
-        self._ready: deque[Any] = _SeededQueue(Random(seed), skipped)
-        self._scheduled: list[Any]
-        self._stopping: bool
-        self._timer_cancelled_count: int
-        self._numbers = count()
+        self._ready = _SeededQueue(Random(seed), skipped)
+        self._task_numbers = count()
         self.set_task_factory(lambda _, coro, **options: self._create(coro, **options))
 
-    def _run_once(self) -> None:
-        """Run one ready callback; if there is none, let time pass until the next timer.
-
-        asyncio's own polls files and checks its settings for every few callbacks.
-        """
-        ready, timers, clock = self._ready, self._scheduled, self.clock
-        while timers and (timers[0]._cancelled or timers[0]._when <= clock.monotonic()):
-            timer = heappop(timers)
-            timer._scheduled = False
-            if timer._cancelled:
-                self._timer_cancelled_count -= 1
-            else:
-                ready.append(timer)
-        if ready:
-            handle = ready.popleft()
-            if not handle._cancelled:
+    def _run_ready(self) -> None:
+        """Run one: what it makes ready may come before what was ready already."""
+        if self._ready:
+            handle = self._ready.popleft()
+            if not handle.cancelled():
                 handle._run()
-        elif timers and not self._stopping:
-            clock.advance(timers[0]._when - clock.monotonic())
-        else:
-            super()._run_once()  # type: ignore[misc]  # asyncio's own
 
     def _create(self, coro: Coroutine[Any, Any, T], **options: Any) -> asyncio.Task[T]:
-        task = _NumberedTask[T](next(self._numbers), coro, loop=self, **options)
+        task = _NumberedTask[T](next(self._task_numbers), coro, loop=self, **options)
         context = options.get("context")
         owner = OWNER.get() if context is None else context.get(OWNER)
         if owner is not None:
@@ -128,10 +115,11 @@ class SeededLoop(TimeLoop):
 
     def delay_timers(self, owner: Owner, seconds: float) -> None:
         """Stop the clock of a process' timers for so long, as a suspended machine does."""
-        for timer in self._scheduled:
-            if timer._context.get(OWNER) is owner:
-                timer._when += seconds
-        heapify(self._scheduled)
+        self._timers = [
+            (when + seconds * (_owner_of(handle) is owner), number, handle)
+            for when, number, handle in self._timers
+        ]
+        heapify(self._timers)
 
     def thaw(self, owner: Owner) -> None:
         """Let a frozen process go on."""

@@ -1,7 +1,7 @@
 """Results of runs, to be compared: recordings as they were, replays and scenarios.
 
 `observing` follows pods and nodes and makes a `Run`, `files` writes and reads it, `comparing` sets
-runs side by side, `conditions` are what `--fail-on` asks, and `page` draws it all.
+runs side by side, `conditions` evaluates `--fail-on`, and `page` draws it all.
 """
 
 from stowplan.sim.results.files import load

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
@@ -16,13 +17,22 @@ from stowplan.errors import ConfigError
 from stowplan.loader.files import read_stream
 from stowplan.loader.json_text import UNREADABLE, json_decoder, reason_of
 from stowplan.recording.entries import EntryType
-from stowplan.recording.reading import Problems, is_recording, read_sessions
+from stowplan.recording.reading import (
+    MOST_GAPS,
+    Problems,
+    SessionTimes,
+    is_recording,
+    read_sessions,
+    refuse_folder,
+)
 from stowplan.replay.ordering import Change, changes
 from stowplan.sim.results.observing import RunObserver
-from stowplan.sim.results.run import FORMAT, SAMPLED, Run
+from stowplan.sim.results.run import FORMAT, SAMPLED, Gap, Run
 
 _LARGEST: Final = 1 << 30
 _MAGIC: Final = b"\x1f\x8b"
+#: Sweeps name the files of runs by the keys of their tasks.
+_SWEEP_KEY: Final = re.compile(r"[0-9a-f]{32}\.json\.gz")
 _decode = json_decoder(Run)
 
 
@@ -39,6 +49,7 @@ def save(run: Run, path: Path) -> None:
 def load(path: str | Path, *, prices: Mapping[str, float] | None = None) -> Run:
     """The run in a file: a result, or what a recording shows. Raises ConfigError."""
     path = Path(path)
+    refuse_folder(path)
     if is_recording(path):
         return observe(path, prices=prices)
     try:
@@ -56,8 +67,9 @@ def load(path: str | Path, *, prices: Mapping[str, float] | None = None) -> Run:
     try:
         run = _decode(text)
     except UNREADABLE as problem:
+        why = reason_of(problem) if text.strip() else "it is empty"
         raise ConfigError(
-            f"is neither a recording nor a result: {reason_of(problem)}. Fix: give a file of"
+            f"is neither a recording nor a result: {why}. Fix: give a file of"
             " `stowplan record`, `replay --result` or `simulate --result`",
             where=str(path),
         ) from None
@@ -68,7 +80,12 @@ def load(path: str | Path, *, prices: Mapping[str, float] | None = None) -> Run:
     return run
 
 
-def named(runs: Sequence[Run], names: Sequence[str]) -> list[Run]:
+def name_of(path: Path, run: Run) -> str:
+    """What to call the run of a file: the file's name; of a run that a sweep kept, its own."""
+    return run.name if _SWEEP_KEY.fullmatch(path.name) else path.name
+
+
+def named(runs: Sequence[Run], names: Iterable[str]) -> list[Run]:
     """The runs under these names, or under their own, each once."""
     chosen: list[str] = []
     for run, name in zip_longest(runs, names):
@@ -84,41 +101,68 @@ def observe(
     path: Path, *, prices: Mapping[str, float] | None = None, problems: Problems | None = None
 ) -> Run:
     """What a recording shows: the decisions of the scheduler that served."""
-    at = 0.0
-    observer = RunObserver(path.name, lambda: at, prices)
+    times = SessionTimes()
+    observer = RunObserver(path.name, lambda: times.latest, prices)
     seen = _Seen(observer)
-    began = 0.0
+    gaps: list[Gap] = []
     for session in read_sessions(path, problems):
+        if pause := times.begin(session.header):
+            gaps.append(Gap(times.latest, pause))
+        seen.begin()
         for change in changes(session.entries):
-            at = began + change.at
+            at = times.at(change.at)
+            if change.type is EntryType.GAP and len(gaps) < MOST_GAPS:
+                gaps.append(Gap(at, change.note))
             seen.apply(change)
-        began = at
-    return observer.finish()
+    return replace(observer.finish(), gaps=gaps)
 
 
 class _Seen:
-    """Turns changes of objects into what an observer is told."""
+    """Turns changes of objects into calls of a `RunObserver`."""
 
     def __init__(self, observer: RunObserver) -> None:
         self._observer = observer
         self._pods: dict[str, Pod] = {}
-        self._before: set[str] | None = set()
+        self._nodes: set[str] = set()
+        #: Pods and nodes that the list at a session's beginning has not shown yet.
+        self._unlisted: tuple[set[str], set[str]] = (set(), set())
+
+    def begin(self) -> None:
+        """A session begins: with a list of everything."""
+        self._unlisted = (set(self._pods), set(self._nodes))
+
+    def _listed(self) -> None:
+        """What the list did not show is gone since the last session."""
+        pods, nodes = self._unlisted
+        for pod in sorted(pods):
+            if not self._pods.pop(pod).is_finished:
+                self._observer.pod_gone(pod)
+        for node in sorted(nodes):
+            self._nodes.discard(node)
+            self._observer.node_gone(node)
+        self._unlisted = (set(), set())
 
     def apply(self, change: Change) -> None:
+        if change.type is EntryType.SYNCED:
+            self._listed()
         thing = change.thing
         if thing is None:
             return
         if thing.kind == "Node":
             node: Node = thing.struct
+            self._unlisted[1].discard(node.name)
             if change.type is EntryType.DELETED:
+                self._nodes.discard(node.name)
                 self._observer.node_gone(node.name)
             else:
+                self._nodes.add(node.name)
                 self._observer.node_seen(node)
         elif thing.kind == "Pod":
             self._pod(change.type, thing.struct)
 
     def _pod(self, what: EntryType, pod: Pod) -> None:
         known = self._pods.get(pod.key)
+        self._unlisted[0].discard(pod.key)
         if what is EntryType.DELETED:
             if self._pods.pop(pod.key, None) is not None:
                 self._observer.pod_gone(pod.key)
@@ -160,12 +204,12 @@ def read_prices(path: Path) -> dict[str, float]:
     found: dict[str, float] = {}
     for name, price in _pairs(documents, path):
         if not isinstance(price, int | float) or not 0 <= price < 1e9:
-            raise ConfigError(f"{name}: {price!r:.40} is no price per hour", where=str(path))
+            raise ConfigError(f"{name}: {price!r:.40} is not a price per hour", where=str(path))
         found[str(name)] = float(price)
     return found
 
 
 def _pairs(documents: list[Any], path: Path) -> Iterator[tuple[Any, Any]]:
     if len(documents) != 1 or not isinstance(documents[0], dict):
-        raise ConfigError("is no table of prices, such as `m5.large: 0.096`", where=str(path))
+        raise ConfigError("is not a table of prices, such as `m5.large: 0.096`", where=str(path))
     yield from documents[0].items()

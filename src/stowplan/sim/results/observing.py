@@ -45,7 +45,7 @@ class _Pod:
 
 
 class RunObserver:
-    """Told of every change; `finish` returns the run."""
+    """Collects every change of a run; `finish` returns the run."""
 
     def __init__(
         self, name: str, now: Callable[[], float], prices: Mapping[str, float] | None = None

@@ -43,6 +43,11 @@ def _body(comparison: Comparison) -> Iterator[str]:
         if any(figures[name] for figures in comparison.figures):
             rows.append([words, *(shown(name, each[name]) for each in comparison.figures)])
     yield file_page.table(rows)
+    for run in comparison.runs:
+        if run.gaps:
+            yield f"<h2>{len(run.gaps):,} gaps in {escape(run.name)}</h2>"
+            shown_gaps = [(f"{each.at:,.1f} s", each.note) for each in run.gaps[:_LISTED]]
+            yield file_page.table([("at", "changes may be missing"), *shown_gaps])
     until_s = max(run.seconds for run in comparison.runs)
     at = [until_s * number / (_POINTS - 1) for number in range(_POINTS)]
     for name, title, caption, scale, unit in _PLOTTED:

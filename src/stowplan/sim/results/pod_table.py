@@ -1,4 +1,4 @@
-"""Every pod of some runs as one table, in CSV."""
+"""Every pod of some runs as one table, in CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from stowplan.errors import ConfigError
+from stowplan.sim.results.parquet import write_table
 from stowplan.sim.results.run import Run
 
 COLUMNS: Final = ("run", "pod", "created", "bound", "node", "ended", "was_placed", "preempted")
+
+PARQUET: Final = ".parquet"
 
 
 def pod_rows(runs: Sequence[Run]) -> Iterator[tuple[Any, ...]]:
@@ -30,7 +33,10 @@ def pod_rows(runs: Sequence[Run]) -> Iterator[tuple[Any, ...]]:
 
 
 def write_pods(runs: Sequence[Run], path: Path) -> None:
-    """Raises ConfigError."""
+    """Write Parquet if the name ends with .parquet, CSV otherwise. Raises ConfigError."""
+    if path.suffix == PARQUET:
+        write_table(path, COLUMNS, pod_rows(runs))
+        return
     try:
         with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file)

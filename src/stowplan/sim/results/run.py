@@ -36,6 +36,13 @@ class PodLife(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", g
     preempted: bool = False
 
 
+class Gap(msgspec.Struct, frozen=True, gc=False):
+    """A moment of a recording before which changes may be missing."""
+
+    at: float
+    note: str
+
+
 class Run(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """One run."""
 
@@ -49,6 +56,12 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     #: Money for the nodes that existed, and for those that held pods, by `Prices`.
     cost: float = 0.0
     cost_in_use: float = 0.0
+    gaps: list[Gap] = []
+
+    @property
+    def has_prices(self) -> bool:
+        """True if a node had a price at some moment."""
+        return self.cost > 0 or any(self.samples.get("cost_per_hour", ()))
 
     def waits(self) -> list[float]:
         """Sorted seconds from creation to binding, of pods that the scheduler placed; pods that

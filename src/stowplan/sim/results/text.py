@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from stowplan.present.tables import format_table, printable
+from stowplan.present.tables import counted, format_table, printable
 from stowplan.sim.results.comparing import FIGURES, Comparison, Moves, shown
+from stowplan.sim.results.run import Run
 
 _LISTED: Final = 10
+_GAPS: Final = 5
 
 
 def text_of(comparison: Comparison) -> str:
@@ -18,10 +20,22 @@ def text_of(comparison: Comparison) -> str:
         for name, (_, words) in FIGURES.items()
         if any(figures[name] for figures in comparison.figures)
     ]
-    text = format_table(("", *names), rows)
+    text = format_table(("", *names), rows, upper=False)
+    for run in comparison.runs:
+        text += _gaps_text(run)
     for run, moves in zip(comparison.runs[1:], comparison.moves[1:], strict=True):
         text += _moves_text(printable(run.name), moves)
     return text
+
+
+def _gaps_text(run: Run) -> str:
+    if not run.gaps:
+        return ""
+    shown = "".join(f"  {each.at:,.1f} s: {printable(each.note)}\n" for each in run.gaps[:_GAPS])
+    more = f"  and {len(run.gaps) - _GAPS:,} more\n" if len(run.gaps) > _GAPS else ""
+    return (
+        f"\n{printable(run.name)}: {counted(len(run.gaps), 'gap')} in the recording\n{shown}{more}"
+    )
 
 
 def _moves_text(name: str, moves: Moves) -> str:
@@ -33,9 +47,9 @@ def _moves_text(name: str, moves: Moves) -> str:
         if pods:
             listed = ", ".join(printable(pod) for pod in pods[:_LISTED])
             more = f" and {len(pods) - _LISTED:,} more" if len(pods) > _LISTED else ""
-            text += f"\n{name}: {len(pods):,} pods {what}: {listed}{more}\n"
+            text += f"\n{name}: {counted(len(pods), 'pod')} {what}: {listed}{more}\n"
     if moves.moved:
-        text += f"\n{name}: {len(moves.moved):,} pods moved\n"
+        text += f"\n{name}: {counted(len(moves.moved), 'pod')} moved\n"
         rows = [tuple(map(printable, row)) for row in moves.moved[:_LISTED]]
         text += format_table(("pod", "from", "to"), rows)
         if len(moves.moved) > _LISTED:
@@ -54,6 +68,7 @@ def data_of(comparison: Comparison) -> dict[str, Any]:
                 "moved": [
                     {"pod": pod, "from": before, "to": after} for pod, before, after in moves.moved
                 ],
+                "gaps": [{"at": each.at, "note": each.note} for each in run.gaps],
                 "fitNow": list(moves.fit_now),
                 "fitNoLonger": list(moves.fit_no_longer),
             }

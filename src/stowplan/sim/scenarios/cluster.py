@@ -373,7 +373,8 @@ class Cluster:
         namespace = ""
         if resource.namespaced:
             namespace = metadata["namespace"] = self.place(metadata.get("namespace", ""))
-            await self._have_namespace(namespace)
+            if namespace not in self._namespaces:
+                await self._make_namespace(namespace)
         body = {**manifest, "metadata": metadata}
         if self.target.is_shared:
             metadata["labels"] = {**(metadata.get("labels") or {}), MARK: self.target.prefix}
@@ -383,11 +384,14 @@ class Cluster:
                 name = own_scheduler_name(asked, self.target.prefix)
                 body["spec"] = {**manifest["spec"], "schedulerName": name}
         try:
-            answer = await self.client.create(resource, body, namespace=namespace)
+            answer = await self.client.create(
+                resource, body, namespace=namespace, reads_answer=not metadata.get("name")
+            )
         except AlreadyExists as problem:
             raise await self._explained(problem, resource, namespace, metadata) from None
         name = metadata.get("name") or load_json(answer)["metadata"]["name"]
-        self._made.append((resource, namespace, name))
+        if resource is not PODS or self.target.is_shared:
+            self._made.append((resource, namespace, name))  # the recording knows the pods
         if manifest.get("status") and resource.kind not in _BORN_WITH_STATUS:
             await self.client.patch(
                 resource,
@@ -418,9 +422,7 @@ class Cluster:
             f"remove it with `kubectl delete {kinds} -l {MARK}`"
         )
 
-    async def _have_namespace(self, namespace: str) -> None:
-        if namespace in self._namespaces:
-            return
+    async def _make_namespace(self, namespace: str) -> None:
         self._namespaces.add(namespace)
         metadata: Json = {"name": namespace}
         if self.target.is_shared:

@@ -15,7 +15,7 @@ from typing import Final
 
 from stowplan.api.objects import Node, Pod
 from stowplan.api.quantity import milli_value, value
-from stowplan.cluster.pod_info import held_amounts
+from stowplan.cluster.pod_info import Request, compile_pod
 
 #: Columns of a course; shares are of what all nodes offer.
 COURSE: Final = ("at", "placed", "waiting", "nodes_in_use", "nodes", "cpu", "memory")
@@ -69,7 +69,8 @@ class _OverTime:
 
     def lasted(self, value: float, seconds: float) -> None:
         self.total += value * seconds
-        self.peak = max(self.peak, value)
+        if value > self.peak:
+            self.peak = value
 
     def spread(self, now: float, seconds: float) -> Spread:
         mean = self.total / seconds if seconds else now
@@ -88,7 +89,7 @@ class Measurement:
         self._course = {name: array("d") for name in COURSE}
         self._waiting: dict[str, float] = {}
         self._waits = array("d")
-        self._placed: dict[str, tuple[str, dict[str, int]]] = {}
+        self._placed: dict[str, tuple[str, Request]] = {}
         self._held: Counter[str] = Counter()
         self._offers: dict[str, dict[str, int]] = {}
         self._used: Counter[str] = Counter()
@@ -99,36 +100,38 @@ class Measurement:
 
     # Changes
 
-    def pod_created(self, pod: Pod) -> None:
+    def pod_created(self, key: str) -> None:
         self._advance()
         if self._began is None:
             self._began = self._at
-        self._waiting[pod.key] = self._at
+        self._waiting[key] = self._at
 
-    def pod_bound(self, pod: Pod, *, by_scheduler: bool, is_node_counted: bool = True) -> None:
+    def pod_bound(
+        self, key: str, pod: Pod, *, by_scheduler: bool, is_node_counted: bool = True
+    ) -> None:
         self._advance()
-        created = self._waiting.pop(pod.key, self._at)
+        created = self._waiting.pop(key, self._at)
         if by_scheduler:
             self._waits.append(self._at - created)
         if not is_node_counted:
-            self._placed[pod.key] = ("", {})
+            self._placed[key] = ("", ())
             return
-        amounts = held_amounts(pod)
-        self._placed[pod.key] = (pod.spec.node_name, amounts)
-        self._held[pod.spec.node_name] += 1
-        self._used.update(amounts)
-        for resource in amounts:
-            self._shares.setdefault(resource, _OverTime())
+        node, amounts = pod.spec.node_name, compile_pod(pod).held
+        self._placed[key] = (node, amounts)
+        self._held[node] += 1
+        for resource, amount in amounts:
+            self._used[resource] += amount
+            if resource not in self._shares:
+                self._shares[resource] = _OverTime()
 
     def pod_gone(self, key: str) -> None:
         self._advance()
         self._waiting.pop(key, None)
-        if key not in self._placed:
-            return
-        node, amounts = self._placed.pop(key)
+        node, amounts = self._placed.pop(key, ("", ()))
         if not node:
             return
-        self._used.subtract(amounts)
+        for resource, amount in amounts:
+            self._used[resource] -= amount
         self._held[node] -= 1
         if not self._held[node]:
             del self._held[node]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Final
 from zlib import crc32
 
@@ -101,6 +102,6 @@ def history(entries: Sequence[Entry], drawing: Drawing, until: float) -> dict[st
         # A step's state is complete when the next one begins.
         "steps": [
             [following[0], following[1], step[2]]
-            for step, following in zip(steps, [*steps[1:], [len(events), until, ""]], strict=True)
+            for step, following in pairwise([*steps, [len(events), until, ""]])
         ],
     }

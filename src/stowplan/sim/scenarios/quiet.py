@@ -11,7 +11,7 @@ from stowplan.errors import StowplanError
 from stowplan.scheduler.process import SchedulerProcess
 from stowplan.sim.scenarios.targets import Target
 
-#: A plugin that keeps failing for so long, while no object changes, will not recover.
+#: Attempts that keep failing for so long, while no object changes, will not succeed.
 _BROKEN_AFTER_S = 15.0
 
 
@@ -34,12 +34,18 @@ class Quiet:
         self._process = process
         self._calm_s = calm_s
         self._patience_s = patience_s
+        #: A terminating pod, and the version of the pods when it was looked for.
+        self._leaving: tuple[int, str] = (-1, "")
 
     async def settle(self) -> None:
-        """Wait until the cluster has been quiet for `calm_s`."""
+        """Wait until the cluster has been quiet for `calm_s`.
+
+        A pod that a plugin answers with an error status is retried for ever, and counts as
+        unschedulable.
+        """
         target = self._target
         began = calm_since = changed_at = target.clock.monotonic()
-        failures = 0
+        broken = answered = 0
         seen: tuple[int, ...] = ()
         while True:
             await target.rest()
@@ -47,18 +53,25 @@ class Quiet:
             now = target.clock.monotonic()
             versions = self._versions()
             if versions != seen:
-                changed_at, failures = now, self._failures()
+                changed_at, broken, answered = now, *self._failures()
             if activity or versions != seen:
                 calm_since, seen = now, versions
             if not activity and now - calm_since >= self._calm_s:
                 return
-            is_broken = now - changed_at >= _BROKEN_AFTER_S and self._failures() - failures > 1
-            if now - began > self._patience_s or (is_broken and self._only_retries()):
+            is_stuck = now - changed_at >= _BROKEN_AFTER_S and self._only_retries()
+            failures, statuses = self._failures()
+            if is_stuck and failures == broken and statuses - answered > 1:
+                return
+            if now - began > self._patience_s or (is_stuck and failures - broken > 1):
                 raise NeverQuiet(self._why(activity, now - began))
             await target.pass_time()
 
-    def _failures(self) -> int:
-        return self._process.engine.failures.count if self._process is not None else 0
+    def _failures(self) -> tuple[int, int]:
+        """How often plugins broke, and how often they answered with an error status."""
+        if self._process is None:
+            return 0, 0
+        failures = self._process.engine.failures
+        return failures.count, failures.statuses
 
     def _only_retries(self) -> bool:
         """Whether nothing is under way but further attempts."""
@@ -79,9 +92,6 @@ class Quiet:
         if process is not None:
             counts = process.engine.queue.counts
             has_nodes = len(process.engine.cache.table) > 0
-            leaving = next(
-                (pod.key for pod in process.pods.store.values() if pod.is_terminating), ""
-            )
             for number, what in (
                 (counts.active, "pods are about to be tried"),
                 # Without any node, retries cannot succeed.
@@ -92,12 +102,20 @@ class Quiet:
             ):
                 if number:
                     return f"{number} {what}"
-            if leaving:
-                return f"pod {leaving} has not left yet"
         pretend = self._target.pretend
         if pretend is not None and pretend.has_work:
             return "pods are starting or stopping, or volumes are being bound"
+        # Last, because it looks at all pods.
+        if process is not None and (leaving := self._terminating_pod(process)):
+            return f"pod {leaving} has not left yet"
         return ""
+
+    def _terminating_pod(self, process: SchedulerProcess) -> str:
+        version = process.pods.resource_version
+        if version != self._leaving[0] or not version:
+            pods = process.pods.store.values()
+            self._leaving = version, next((pod.key for pod in pods if pod.is_terminating), "")
+        return self._leaving[1]
 
     def _versions(self) -> tuple[int, ...]:
         if self._process is None:

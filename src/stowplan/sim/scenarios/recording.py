@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from sys import intern
 from typing import Any, Final
+
+import msgspec
 
 from stowplan.api.objects import Node, Pod
 from stowplan.scheduler.engine import Engine
@@ -49,6 +51,8 @@ class Recording:
         #: Explains the latest decision, where that was asked for.
         self.explainer: Explainer | None = None
         self.measurement = Measurement(now, keeps_course=keeps_entries)
+        #: Pods that had to leave, and for which pod, by namespace/name.
+        self.victims: dict[str, str] = {}
         #: Pods that the scenario deleted, to distinguish them from finished ones.
         self.deleted_on_purpose: set[str] = set()
         #: Seconds since the scenario began, in the cluster's time.
@@ -80,7 +84,7 @@ class Recording:
         if self._on_entry is not None:
             told = entry
             if self.explainer is not None and kind in _ATTEMPTS:
-                told = replace(entry, details={**details, **self.explainer.latest})
+                told = msgspec.structs.replace(entry, details={**details, **self.explainer.latest})
             self._on_entry(told)
         for listener in self.listeners:
             listener(entry)
@@ -89,14 +93,15 @@ class Recording:
 
     def decided(self, outcome: Placement | Failure) -> None:
         """The scheduler's `on_outcome`."""
-        subject = f"pod {outcome.pod.key}"
+        key = intern(outcome.pod.key)
+        subject = f"pod {key}"
         self.counts["attempts"] += 1
-        self.attempted.add(outcome.pod.key)
+        self.attempted.add(key)
         if isinstance(outcome, Placement):
             self.counts["placements"] += 1
             decision = outcome.decision
             if self.drawing is not None:
-                self.drawing.scored(outcome.pod.key, scores_in_words(decision))
+                self.drawing.scored(key, scores_in_words(decision))
             self.add(
                 EntryKind.DECIDED,
                 subject,
@@ -114,14 +119,15 @@ class Recording:
             return
         for victim in outcome.eviction.victims:
             self.counts["preemptions"] += 1
+            self.victims[victim.key] = key
             if self._observer is not None:
                 self._observer.pod_preempted(victim.key)
             self.add(
                 EntryKind.PREEMPTED,
                 f"pod {victim.key}",
-                f"must leave {outcome.eviction.node} for {outcome.pod.key}",
+                f"must leave {outcome.eviction.node} for {key}",
                 node=outcome.eviction.node,
-                preemptor=outcome.pod.key,
+                preemptor=key,
             )
 
     # Changes
@@ -129,19 +135,19 @@ class Recording:
     def pod_added(self, pod: Pod) -> None:
         if not pod.metadata.namespace.startswith(self._prefix):
             return
-        labels = pod.metadata.labels or {}
-        self.seen_pods[pod.key] = self._labels.setdefault(tuple(labels.items()), labels)
+        labels, key = pod.metadata.labels or {}, intern(pod.key)
+        self.seen_pods[key] = self._labels.setdefault(tuple(labels.items()), labels)
         self.counts["created"] += 1
-        self.measurement.pod_created(pod)
+        self.measurement.pod_created(key)
         if self._observer is not None:
             self._observer.pod_created(pod)
         if self.drawing is not None:
             self.drawing.pod_created(pod)
-        self.add(EntryKind.CREATED, f"pod {pod.key}", "created")
+        self.add(EntryKind.CREATED, f"pod {key}", "created")
         if pod.spec.node_name:
             self._bound(pod, by_scheduler=False)
-        elif any(each.type == "PodScheduled" for each in pod.status.conditions or ()):
-            self.attempted.add(pod.key)  # gated, says the API server
+        elif (said := pod.status.conditions) and any(each.type == "PodScheduled" for each in said):
+            self.attempted.add(key)  # gated, says the API server
 
     def pod_updated(self, old: Pod, new: Pod) -> None:
         if not new.metadata.namespace.startswith(self._prefix):
@@ -155,28 +161,31 @@ class Recording:
         """Note a pod that was deleted or has finished; the scheduler treats both alike."""
         if not pod.metadata.namespace.startswith(self._prefix):
             return
+        key = pod.key
         is_done = pod.is_finished or not (
-            pod.is_terminating or pod.key in self.deleted_on_purpose or not pod.spec.node_name
+            pod.is_terminating or key in self.deleted_on_purpose or not pod.spec.node_name
         )
-        self.deleted_on_purpose.discard(pod.key)
+        self.deleted_on_purpose.discard(key)
         kind = EntryKind.FINISHED if is_done else EntryKind.DELETED
-        self.counts[kind.value] += 1
-        self.measurement.pod_gone(pod.key)
+        text = kind.value
+        self.counts[text] += 1
+        self.measurement.pod_gone(key)
         if self._observer is not None:
-            self._observer.pod_gone(pod.key)
-        self.add(kind, f"pod {pod.key}", kind.value, node=pod.spec.node_name)
+            self._observer.pod_gone(key)
+        self.add(kind, f"pod {key}", text, node=pod.spec.node_name)
 
     def _bound(self, pod: Pod, *, by_scheduler: bool) -> None:
+        key = intern(pod.key)
         self.counts["bound"] += 1
-        self.bound.add(pod.key)
+        self.bound.add(key)
         node = pod.spec.node_name
         self.measurement.pod_bound(
-            pod, by_scheduler=by_scheduler, is_node_counted=node not in self._foreign_nodes
+            key, pod, by_scheduler=by_scheduler, is_node_counted=node not in self._foreign_nodes
         )
         if self._observer is not None and by_scheduler:
             self._observer.pod_bound(pod)
-        self.attempted.add(pod.key)
-        self.add(EntryKind.BOUND, f"pod {pod.key}", f"bound to {node}", node=node)
+        self.attempted.add(key)
+        self.add(EntryKind.BOUND, f"pod {key}", f"bound to {node}", node=node)
 
     def node_added(self, node: Node) -> None:
         self.seen_nodes.add(node.name)

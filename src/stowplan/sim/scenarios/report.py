@@ -18,6 +18,7 @@ from stowplan.present.tables import printable
 from stowplan.sim.scenarios.facts import FINISHED_PHASES, key_of, message_of, node_of, phase_of
 from stowplan.sim.scenarios.figures import Figures, Spread, Waits
 from stowplan.sim.scenarios.timeline import (
+    GAPS,
     SKIPPED_ROWS,
     Entry,
     EntryKind,
@@ -121,6 +122,8 @@ def summary(outcome: Outcome) -> list[str]:
     parts.append(pods)
     if number := counts[SKIPPED_ROWS]:
         parts.append(f"{number:,} row{'s' if number != 1 else ''} skipped")
+    if number := counts[GAPS]:
+        parts.append(f"{number:,} gap{'s' if number != 1 else ''} in the recording")
     if number := counts["attempts"]:
         attempts = f"{number:,} attempt{'s' if number != 1 else ''}"
         parts.append(f"{attempts}, {counts['verified']:,} verified")

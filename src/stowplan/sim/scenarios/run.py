@@ -15,11 +15,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from stowplan.api.informer import Informer
 from stowplan.api.objects import Node, Pod
 from stowplan.api.resources import NODES, PODS
+from stowplan.apiserver import kinds
 from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.clock import SystemClock
 from stowplan.config.defaults import default_config
@@ -27,8 +29,9 @@ from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.errors import StowplanError
 from stowplan.framework.registry import Registry
 from stowplan.scheduler.assembly import build_engine
+from stowplan.scheduler.informers import Means
 from stowplan.scheduler.metric_families import Family, Value
-from stowplan.scheduler.process import Means, SchedulerProcess
+from stowplan.scheduler.process import SchedulerProcess
 from stowplan.sim.results.observing import RunObserver
 from stowplan.sim.scenarios.actions import Json
 from stowplan.sim.scenarios.cluster import Cluster
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
     from stowplan.sim.scenarios.console import ConsoleOptions, ScenarioConsole
 
 Scenario = Callable[[Cluster], Awaitable[None]]
+_COMMANDS: Final = f"{Path(__file__).parents[2] / 'cli'}/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,8 @@ class Options:
     #: The cluster is set up as scheduler_perf sets up its own: no kubelets, pods say their
     #: priority themselves, and a real API server gets these feature gates.
     as_scheduler_perf: bool = False
+    #: Beside `as_scheduler_perf`: a real control plane makes claims from templates.
+    device_claims: bool = False
     #: Pods say their priority themselves, as recorded ones do; on a real API server they cannot.
     own_priorities: bool = False
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
@@ -131,7 +137,9 @@ def _open(on: str, options: Options) -> AbstractAsyncContextManager[Target]:
             return embedded_target(options.kubelet, compute_priority=not options.says_priority)
         case "real":
             return real_target(
-                as_scheduler_perf=options.as_scheduler_perf, feature_gates=options.feature_gates
+                as_scheduler_perf=options.as_scheduler_perf,
+                device_claims=options.device_claims,
+                feature_gates=options.feature_gates,
             )
     return existing_target(on, context=options.context, allow_remote=options.allow_remote)
 
@@ -140,10 +148,11 @@ async def _play(scenario: Scenario, on: str, options: Options) -> Outcome:
     began = time.monotonic()
     outcome = Outcome(options.name or getattr(scenario, "__name__", ""), on, options.seed)
     async with _open(on, options) as target:
-        started_at = target.clock.monotonic()
+        monotonic = target.clock.monotonic
+        started_at = monotonic()
 
         def now() -> float:
-            return target.clock.monotonic() - started_at
+            return monotonic() - started_at
 
         observer = None
         if options.observes:
@@ -167,13 +176,13 @@ async def _play(scenario: Scenario, on: str, options: Options) -> Outcome:
             cluster = Cluster(target, recording, quiet, process, seed=options.seed)
             async with cluster.kept_apart():
                 await _run(scenario, cluster, outcome)
-                outcome.nodes = await cluster.list("Node")
-                outcome.pods = await cluster.list("Pod", namespace="*")
+                outcome.nodes = await _final(cluster, kinds.NODES)
+                outcome.pods = await _final(cluster, kinds.PODS)
                 outcome.figures = recording.measurement.figures()
                 if process is not None:
                     _tell_unserved(cluster, process, outcome.pods)
                 outcome.counts = dict(recording.counts)
-                outcome.cluster_s = target.clock.monotonic() - started_at
+                outcome.cluster_s = now()
                 outcome.drawing = recording.drawing
                 recording.close()
                 if console is not None and process is not None:
@@ -215,6 +224,14 @@ def _tell_unserved(cluster: Cluster, process: SchedulerProcess, pods: list[Json]
         cluster.say(f"{number} pods wait for schedulerName {name}; the profiles here are {known}")
 
 
+async def _final(cluster: Cluster, kind: kinds.Kind) -> list[Json]:
+    """All objects of a kind, at the end; those of this process are neither encoded nor copied."""
+    pretend = cluster.target.pretend
+    if pretend is None:
+        return await cluster.list(kind.kind, namespace="*")
+    return [record.object for record in pretend.store.records(kind)]
+
+
 def _sum(family: Family[Value]) -> int:
     return round(sum(child.value for child in family.children.values()))
 
@@ -252,6 +269,8 @@ async def _scheduler(
         registry=options.registry,
         clock=target.clock,
         stopwatch_clock=SystemClock(),
+        # Only the console shows metrics.
+        observes_durations=console is not None or not target.is_virtual,
         rng=random.Random(options.seed),
     )
     engine.verify_decisions(options.verify_decisions)
@@ -319,6 +338,8 @@ def explain(problem: BaseException, scenario: Scenario) -> str:
     code = getattr(scenario, "__code__", None)
     frames = traceback.extract_tb(problem.__traceback__)
     own = [frame for frame in frames if code is not None and frame.filename == code.co_filename]
+    if own and own[-1].filename.startswith(_COMMANDS):
+        own = []  # a command of ours plays a file: its line would not help
     where = f"{own[-1].filename}:{own[-1].lineno}: " if own else ""
     if isinstance(problem, AssertionError):
         line = (own[-1].line or "") if own else ""

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from stowplan.config.feature_gates import FeatureGates
 from stowplan.config.load import load_config, parse_object
 from stowplan.config.types import API_VERSION, KIND, KubeSchedulerConfiguration
 from stowplan.errors import ConfigError
@@ -49,12 +50,13 @@ def read_scheduling(
     where_config: str,
     where_plugins: str,
     more: Sequence[type[Plugin]] = (),
+    gates: FeatureGates | None = None,
 ) -> Scheduling:
     """`config` is a file, a mapping, or None; `plugins` a list of texts and plugin classes.
 
-    `more` are plugins of the command line.
+    `more` are plugins of the command line. Without `gates` all have their defaults.
     """
-    registry = in_tree_registry()
+    registry = in_tree_registry(gates)
     registry.load_entry_points()
     chosen = [
         find_plugin(each, registry, folder=folder, where=where_plugins)

@@ -56,8 +56,6 @@ class Player:
         self._scenario = scenario
         self._seed = scenario.seed if seed is None else seed
         self._on_progress = on_progress
-        self._preempted: dict[str, str] = {}
-        self._seen_entries = 0
         self.mistake: ConfigError | None = None
 
     async def __call__(self, cluster: Cluster) -> None:
@@ -180,19 +178,11 @@ class Player:
             await cluster.list("Pod", namespace="*"),
             await cluster.list("Node"),
             cluster.target.prefix,
-            self._victims(cluster),
+            cluster.recording.victims,
             objects,
             cluster.recording.seen_pods,
             cluster.recording.seen_nodes,
         )
-
-    def _victims(self, cluster: Cluster) -> dict[str, str]:
-        entries = cluster.recording.entries
-        for entry in entries[self._seen_entries :]:
-            if entry.kind is EntryKind.PREEMPTED:
-                self._preempted[entry.subject.removeprefix("pod ")] = entry.details["preemptor"]
-        self._seen_entries = len(entries)
-        return self._preempted
 
 
 def _record(cluster: Cluster, expected: Expected, finding: ClaimResult) -> None:

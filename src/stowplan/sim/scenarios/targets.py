@@ -33,6 +33,8 @@ _EMBEDDED_CALM_S = 0.05
 #: Seconds of virtual time, if nothing happens in between.
 _LOOK_EVERY_S = 1.0
 _NO_BOOKMARKS_S = 1e9
+#: Changes of a kind that are kept for watches that begin in the past.
+_HISTORY = 1_000
 #: Binds claims; and lets those go that are deleted, which the API server protects from that.
 _VOLUME_CONTROLLERS = (
     "persistentvolume-binder-controller,persistentvolume-protection-controller,"
@@ -97,6 +99,9 @@ async def virtual_target(
         compute_priority=compute_priority,
         volumes=VolumeControllerOptions(),
         device_claims=True,
+        # The scheduler is the only reader, and it is never more than a few changes behind.
+        keeps_encodings=False,
+        history_size=_HISTORY,
     )
     config = ClusterConfig(server=SERVER)
     cluster.start_controllers()
@@ -148,25 +153,32 @@ async def embedded_target(
 
 @asynccontextmanager
 async def real_target(
-    *, as_scheduler_perf: bool = False, feature_gates: Mapping[str, bool] | None = None
+    *,
+    as_scheduler_perf: bool = False,
+    device_claims: bool = False,
+    feature_gates: Mapping[str, bool] | None = None,
 ) -> AsyncIterator[Target]:
     """etcd, kube-apiserver, the PV controller, and KWOK for the kubelets."""
     from stowplan.lab.controlplane import components
     from stowplan.lab.controlplane.binaries import BinaryMissing
     from stowplan.lab.controlplane.cluster import ControlPlane
-    from stowplan.lab.controlplane.gates import gate_flags
+    from stowplan.lab.controlplane.gates import apiserver_flags
     from stowplan.lab.controlplane.processes import ControlPlaneError
 
     plane = ControlPlane(
         disabled_admission_plugins=components.ADMISSION_OFF_IN_SCHEDULER_PERF
         if as_scheduler_perf
         else components.ADMISSION_NEEDING_CONTROLLERS,
-        apiserver_flags=gate_flags("kube-apiserver", feature_gates or {}),
+        apiserver_flags=apiserver_flags(feature_gates or {}) if as_scheduler_perf else (),
     )
     try:
         await asyncio.to_thread(plane.start)
         # scheduler_perf's claims name a volume before it exists, and the volume controllers would
         # mark such a claim Lost.
+        if as_scheduler_perf and device_claims:
+            await asyncio.to_thread(
+                plane.start_controller_manager, controllers="resourceclaim-controller"
+            )
         if not as_scheduler_perf:
             # Other controllers would undo a scenario's changes of nodes, or anticipate its steps.
             await asyncio.to_thread(

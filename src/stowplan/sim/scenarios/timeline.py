@@ -11,12 +11,16 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
+import msgspec
+
 from stowplan.sim.results.run import Run
 from stowplan.sim.scenarios.drawing import Drawing
 from stowplan.sim.scenarios.figures import Figures
 
 #: The count of a trace's broken rows that were left out (`skipBroken`).
 SKIPPED_ROWS: Final = "skippedRows"
+#: The count of moments of a recording before which changes may be missing.
+GAPS: Final = "gaps"
 
 
 class EntryKind(StrEnum):
@@ -36,15 +40,14 @@ class EntryKind(StrEnum):
     EXPECTATION = "expectation"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True):
     """One thing that happened. `subject` is `pod default/web-0`, `node n1`, or ""."""
 
     at: float
     kind: EntryKind
     subject: str
     text: str
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)

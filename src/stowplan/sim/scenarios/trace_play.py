@@ -15,13 +15,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 
 from stowplan.api.resources import PODS
 from stowplan.errors import AlreadyExists, ApiError, ConfigError, NotFound, StowplanError
 from stowplan.logs import get_logger, kv
 from stowplan.sim.scenarios.cluster import Cluster, change_node
 from stowplan.sim.scenarios.node_names import no_such_node
-from stowplan.sim.scenarios.timeline import SKIPPED_ROWS, Entry, EntryKind
+from stowplan.sim.scenarios.timeline import GAPS, SKIPPED_ROWS, Entry, EntryKind
 from stowplan.sim.traces.model import Arrival, Disruption, Event, Json, Removal, Revision, Trace
 from stowplan.workloads.kinds import find_resource
 
@@ -37,6 +38,8 @@ _GRACE_S = 60.0
 _FINISHED_KEPT = 12_500
 #: Objects that may be there already, from another trace or the scenario itself.
 _MAY_EXIST = ("Namespace", "PriorityClass", "StorageClass")
+#: Entries that the player handles.
+_HEARD = frozenset([EntryKind.BOUND, EntryKind.FINISHED, EntryKind.DELETED])
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,8 @@ async def play_trace(
     replaces_lost: bool = True,
     keeps_finished: int = _FINISHED_KEPT,
 ) -> TraceProgress:
-    """Play until every event has happened and every bound pod with a duration has ended.
+    """Play until every event has happened and every bound pod with a duration has ended; a
+    recording until it was stopped.
 
     Pods that do not fit are left pending. Of the finished pods only the latest `keeps_finished`
     stay in the cluster.
@@ -117,7 +121,10 @@ class _Player:
         self._lost: list[_Living] = []
         #: Under which name a pod has come again, by the key it had at first.
         self._renamed: dict[str, str] = {}
-        self._woken = asyncio.Event()
+        #: What `_wait` waits for; a plain future, because an asyncio.Event looks up the running
+        #: loop each time it is waited for.
+        self._loop = asyncio.get_running_loop()
+        self._woken = self._loop.create_future()
         self._began = 0.0
         self._arrived = self._finished = self._replaced = self._ending = 0
 
@@ -125,7 +132,9 @@ class _Player:
         cluster = self._cluster
         if broken := self._trace.reading.broken:
             cluster.recording.counts[SKIPPED_ROWS] += broken
-        if self._trace.reading.left_out or broken:
+        if gaps := len(self._trace.reading.gaps):
+            cluster.recording.counts[GAPS] += gaps
+        if self._trace.reading.left_out or broken or gaps:
             for line in self._trace.reading.summary().splitlines():
                 cluster.say(line)
         if not self._trace.nodes and not await cluster.list("Node"):
@@ -144,7 +153,11 @@ class _Player:
                 await self._collect()
                 if number % _STRIDE == 0:
                     self._report()
-            await self._last_pods()
+            if self._trace.ends_at is None:
+                await self._last_pods()
+            else:
+                await self._until(self._began + self._trace.ends_at)
+                await cluster.settle()
         finally:
             cluster.recording.listeners.remove(self._hear)
         return self._report()
@@ -165,13 +178,17 @@ class _Player:
 
     async def _wait(self, pause_s: float) -> None:
         """Wait for the end of the pause or a wake-up, and create lost pods again."""
-        self._woken.clear()
         if not self._lost:
-            timer = asyncio.get_running_loop().call_later(pause_s, self._woken.set)
-            await self._woken.wait()
+            self._woken = self._loop.create_future()
+            timer = self._loop.call_later(pause_s, self._wake)
+            await self._woken
             timer.cancel()
         while self._lost:
             await self._again(self._lost.pop(0))
+
+    def _wake(self) -> None:
+        if not self._woken.done():
+            self._woken.set_result(None)
 
     async def _last_pods(self) -> None:
         """Wait until no running pod will end; give up if pods are long overdue."""
@@ -193,10 +210,7 @@ class _Player:
     async def _happen(self, event: Event) -> None:
         match event:
             case Arrival():
-                if event.manifest["kind"] == "Pod":
-                    await self._arrive(event)
-                else:
-                    await self._create(event.manifest)
+                await self._arrive(event)
             case Removal():
                 await self._remove(event)
             case Revision():
@@ -219,10 +233,21 @@ class _Player:
         await cluster.delete(event.kind, name, namespace=event.namespace)
 
     async def _arrive(self, event: Arrival) -> None:
-        metadata = event.manifest["metadata"]
-        living = _Living(event, metadata["name"])
-        self._living[self._key(metadata)] = living
-        await self._create(event.manifest)
+        kind, metadata = event.manifest["kind"], event.manifest["metadata"]
+        key = self._key(metadata)
+        if kind == "Pod":
+            self._living[key] = _Living(event, metadata["name"])
+        try:
+            await self._create(event.manifest)
+        except ApiError as problem:
+            if not self._trace.skips_refused or problem.status != HTTPStatus.UNPROCESSABLE_ENTITY:
+                raise
+            self._living.pop(key, None)
+            self._cluster.recording.counts[SKIPPED_ROWS] += 1
+            self._cluster.say(f"{kind} {metadata['name']} is left out: {problem}")
+            return
+        if kind != "Pod":
+            return
         self._arrived += 1
         self._ending += event.run_s is not None
 
@@ -254,8 +279,12 @@ class _Player:
 
     async def _collect(self) -> None:
         """Delete the oldest finished pods, as the controller of real clusters does."""
+        pretend = self._cluster.target.pretend
         while len(self._ended) > self._keeps_finished:
             namespace, name = self._ended.popleft().split("/")
+            if pretend is not None:
+                pretend.remove_pod(namespace, name)
+                continue
             try:
                 await self._cluster.client.delete(PODS, name, namespace=namespace, grace_period_s=0)
             except NotFound:
@@ -304,7 +333,7 @@ class _Player:
 
     def _hear(self, entry: Entry) -> None:
         """Handle a pod's event: bound, finished or lost."""
-        if entry.kind not in (EntryKind.BOUND, EntryKind.FINISHED, EntryKind.DELETED):
+        if entry.kind not in _HEARD:
             return
         key = entry.subject.removeprefix("pod ")
         living = self._living.get(key)
@@ -317,13 +346,16 @@ class _Player:
         if living is not None:
             del self._living[key]
             if entry.kind is EntryKind.FINISHED:
-                self._renamed.pop(self._first_key(living), None)
+                if self._renamed:
+                    self._renamed.pop(self._first_key(living), None)
                 self._finished += 1
+                if self._finished % _STRIDE == 0:
+                    self._report()
                 self._ended.append(key)
             elif self._replaces_lost:
                 self._lost.append(living)
         if self._lost or not self._running:
-            self._woken.set()
+            self._wake()
 
     def _report(self) -> TraceProgress:
         progress = TraceProgress(

@@ -18,8 +18,10 @@ import msgspec
 from stowplan.api.client import ApiClient
 from stowplan.api.resources import PODS
 from stowplan.apiserver.kubelet import KubeletOptions
+from stowplan.config.feature_gates import FeatureGates, known_gates
 from stowplan.config.load import load_config
 from stowplan.errors import ConfigError, Conflict, NotFound, StowplanError
+from stowplan.plugins.registry import in_tree_registry
 from stowplan.sim.scenarios.cluster import Cluster
 from stowplan.sim.scenarios.device_allocation import allocate_claims
 from stowplan.sim.scenarios.run import Options
@@ -149,12 +151,19 @@ def workload_options(workload: Workload, options: Options | None = None) -> Opti
     config = options.config
     if workload.scheduler_config is not None and config is None:
         config = load_config(workload.scheduler_config)
+    registry = options.registry
+    known = {name: on for name, on in workload.feature_gates.items() if name in known_gates()}
+    if registry is None and known:
+        registry = in_tree_registry(FeatureGates(known))
+        registry.load_entry_points()
     return replace(
         options,
+        registry=registry,
         name=options.name or workload.title,
         config=config,
         kubelet=KubeletOptions(enabled=False),
         as_scheduler_perf=True,
+        device_claims=workload.has_devices,
         feature_gates=workload.feature_gates,
     )
 

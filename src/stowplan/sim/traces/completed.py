@@ -42,14 +42,50 @@ def _pod(spec: Json) -> Json:
     volumes = made.get("volumes")
     if isinstance(volumes, list):
         made["volumes"] = [
-            {**volume, "emptyDir": {}} if isinstance(volume, dict) and len(volume) < 2 else volume
-            for volume in volumes
+            _pod_volume(volume) if isinstance(volume, dict) else volume for volume in volumes
         ]
     constraints = made.get("topologySpreadConstraints")
     if isinstance(constraints, list):  # recordings leave out a maxSkew of 1
         made["topologySpreadConstraints"] = [
-            {"maxSkew": 1, **each} if isinstance(each, dict) else each for each in constraints
+            _unmerged({"maxSkew": 1, **each}) if isinstance(each, dict) else each
+            for each in constraints
         ]
+    affinity = made.get("affinity")
+    if isinstance(affinity, dict):
+        made["affinity"] = _without_merged_keys(affinity)
+    return made
+
+
+def _pod_volume(volume: Json) -> Json:
+    if len(volume) < 2:
+        return {**volume, "emptyDir": {}}
+    disk = volume.get("iscsi")
+    if isinstance(disk, dict):
+        return {**volume, "iscsi": {"targetPortal": "192.0.2.1", "lun": 0, **disk}}
+    return volume
+
+
+def _without_merged_keys(value: Any) -> Any:
+    """All terms below, `_unmerged`."""
+    if isinstance(value, list):
+        return [_without_merged_keys(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return _unmerged({name: _without_merged_keys(each) for name, each in value.items()})
+
+
+def _unmerged(term: Json) -> Json:
+    """Without `matchLabelKeys` that the API server has merged into the selector already."""
+    selector = term.get("labelSelector")
+    expressions = selector.get("matchExpressions") if isinstance(selector, dict) else None
+    if not isinstance(expressions, list):
+        return term
+    merged = {each.get("key") for each in expressions if isinstance(each, dict)}
+    made = dict(term)
+    for name in ("matchLabelKeys", "mismatchLabelKeys"):
+        keys = made.pop(name, None)
+        if isinstance(keys, list) and (left := [key for key in keys if key not in merged]):
+            made[name] = left
     return made
 
 

@@ -32,4 +32,4 @@ class Dice:
 
     def weighted(self, heaps: Sequence[float]) -> int:
         """An index; `heaps` are the sums of all weights up to each, the last one of all."""
-        return min(bisect_right(heaps, self.unit() * heaps[-1]), len(heaps) - 1)
+        return bisect_right(heaps, self.unit() * heaps[-1], hi=len(heaps) - 1)

@@ -23,24 +23,18 @@ from stowplan.sim.traces.dice import Dice
 from stowplan.workloads.fields import Fields
 
 Reader: TypeAlias = Callable[[object], int]
-_Draw: TypeAlias = Callable[[Dice], float]
+_Draw: TypeAlias = Callable[[Dice], int]
+#: Makes a number one that may be drawn.
+_Fit: TypeAlias = Callable[[float], int]
 
 KINDS = ("constant", "uniform", "choice", "lognormal", "exponential")
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """A random whole number between `least` and `most`, a multiple of `step`."""
+    """A random whole number, within the bounds and in the steps of its description."""
 
-    _draw: _Draw
-    least: int = 0
-    most: int = MOST
-    step: int = 1
-
-    def draw(self, dice: Dice) -> int:
-        exact = min(max(self._draw(dice), self.least), self.most)
-        # The small tolerance is for floats that should be whole and are not quite.
-        return min(math.ceil(exact / self.step - 1e-9) * self.step, self.most)
+    draw: _Draw
 
 
 def constant(number: int) -> Distribution:
@@ -65,22 +59,23 @@ def distribution(fields: Fields, name: str, read: Reader, *, step: int = 1) -> D
     kind = kinds[0]
     if "weights" in inner and kind != "choice":
         inner.fail("`weights` go with `choice` only", at="weights")
-    draw = _DRAWS[kind](inner, read)
 
     def bound(field: str, default: int) -> int:
         return _read(inner, field, inner.value(field), read) if field in inner else default
 
-    made = Distribution(
-        draw,
-        least=bound("min", 0),
-        most=bound("max", MOST),
-        step=bound("step", 1 if kind in ("constant", "choice") else step),
-    )
-    if made.least > made.most:
+    least, most = bound("min", 0), bound("max", MOST)
+    step = bound("step", 1 if kind in ("constant", "choice") else step)
+    if least > most:
         inner.fail("`min` is more than `max`", at="min")
-    if made.step < 1:
+    if step < 1:
         inner.fail("`step` must be more than nothing", at="step")
-    return made
+
+    def fit(number: float) -> int:
+        exact = min(max(number, least), most)
+        # The small tolerance is for floats that should be whole and are not quite.
+        return min(math.ceil(exact / step - 1e-9) * step, most)
+
+    return Distribution(_DRAWS[kind](inner, read, fit))
 
 
 def _read(fields: Fields, name: str, value: object, read: Reader) -> int:
@@ -90,23 +85,23 @@ def _read(fields: Fields, name: str, value: object, read: Reader) -> int:
         fields.fail(f"`{name}`: {problem}", at=name)
 
 
-def _constant(inner: Fields, read: Reader) -> _Draw:
-    number = _read(inner, "constant", inner.value("constant"), read)
+def _constant(inner: Fields, read: Reader, fit: _Fit) -> _Draw:
+    number = fit(_read(inner, "constant", inner.value("constant"), read))
     return lambda _: number
 
 
-def _uniform(inner: Fields, read: Reader) -> _Draw:
+def _uniform(inner: Fields, read: Reader, fit: _Fit) -> _Draw:
     ends = inner.items("uniform")
     if len(ends) != 2:
         inner.fail("`uniform` takes two values: the least and the most", at="uniform")
     least, most = (_read(inner, "uniform", end, read) for end in ends)
     if least > most:
         inner.fail("`uniform`: the first value is the least, the second the most", at="uniform")
-    return lambda dice: least + (most - least) * dice.unit()
+    return lambda dice: fit(least + (most - least) * dice.unit())
 
 
-def _choice(inner: Fields, read: Reader) -> _Draw:
-    numbers = [_read(inner, "choice", each, read) for each in inner.items("choice")]
+def _choice(inner: Fields, read: Reader, fit: _Fit) -> _Draw:
+    numbers = [fit(_read(inner, "choice", each, read)) for each in inner.items("choice")]
     weights: list[Any] = inner.items("weights") if "weights" in inner else [1] * len(numbers)
     if len(weights) != len(numbers):
         inner.fail(f"{len(weights)} weights for {len(numbers)} choices")
@@ -116,22 +111,22 @@ def _choice(inner: Fields, read: Reader) -> _Draw:
     return lambda dice: numbers[dice.weighted(heaps)]
 
 
-def _lognormal(inner: Fields, read: Reader) -> _Draw:
+def _lognormal(inner: Fields, read: Reader, fit: _Fit) -> _Draw:
     shape = inner.inner("lognormal", ("median", "sigma"))
     median = _read(shape, "median", shape.value("median"), read)
     sigma = shape.number("sigma")
     if not 0 <= sigma <= 10:
         shape.fail("`sigma` must be between 0 and 10", at="sigma")
-    return lambda dice: median * math.exp(sigma * dice.normal())
+    return lambda dice: fit(median * math.exp(sigma * dice.normal()))
 
 
-def _exponential(inner: Fields, read: Reader) -> _Draw:
+def _exponential(inner: Fields, read: Reader, fit: _Fit) -> _Draw:
     shape = inner.inner("exponential", ("mean",))
     mean = _read(shape, "mean", shape.value("mean"), read)
-    return lambda dice: dice.exponential(mean)
+    return lambda dice: fit(dice.exponential(mean))
 
 
-_DRAWS: dict[str, Callable[[Fields, Reader], _Draw]] = {
+_DRAWS: dict[str, Callable[[Fields, Reader, _Fit], _Draw]] = {
     "constant": _constant,
     "uniform": _uniform,
     "choice": _choice,

@@ -1,6 +1,6 @@
 """Load a trace of any format: detect the format and call its reader.
 
-Called by commands and scenarios. What must stay true: the error for a file that is no trace
+Called by commands and scenarios. What must stay true: the error for a file that is not a trace
 says what was expected and what was found.
 """
 
@@ -13,15 +13,18 @@ from stowplan.errors import ConfigError
 from stowplan.loader.files import read_stream
 from stowplan.loader.json_text import load_json
 from stowplan.loader.malformed import LARGE, Malformed
-from stowplan.recording.reading import is_recording
+from stowplan.present.tables import printable
+from stowplan.recording.reading import is_recording, refuse_folder
 from stowplan.sim.traces.csv_trace import check_of, read_nodes, read_pods
 from stowplan.sim.traces.generate import generate
 from stowplan.sim.traces.layout import Layout, find_layout
-from stowplan.sim.traces.model import Trace, combined
+from stowplan.sim.traces.manifests import plain
+from stowplan.sim.traces.model import Json, Trace, combined
 from stowplan.sim.traces.reading import opened
+from stowplan.sim.traces.recorded import NotAnObject, as_new
 from stowplan.sim.traces.recorder import read_recording
 from stowplan.sim.traces.simulator_export import is_export, read_export
-from stowplan.workloads.fields import read_yaml
+from stowplan.workloads.fields import read_documents, read_yaml
 
 _PACKED = (".gz", ".tar", ".tgz")
 
@@ -56,16 +59,30 @@ def load_replay(file: Path, *, nodes: Path | None = None, reschedule: bool = Fal
 
     `nodes` is a file, as for `load_trace`, whose nodes replace the recorded ones.
     """
+    refuse_folder(file)
     if not file.is_file():
         raise ConfigError("no such file", where=str(file))
+    if not file.stat().st_size:
+        raise ConfigError(
+            "is empty. Fix: give a file that `stowplan record` wrote", where=str(file)
+        )
     if not is_recording(file) and _kind(file) not in (".jsonl", ".ndjson"):
         raise ConfigError(
-            "is no recording. Fix: give a file that `stowplan record` wrote", where=str(file)
+            "is not a recording. Fix: give a file that `stowplan record` wrote", where=str(file)
         )
     if nodes is None:
-        return read_recording(file, skip_broken=True, reschedule=reschedule)
+        trace = read_recording(file, skip_broken=True, reschedule=reschedule)
+        if not trace.nodes:
+            raise ConfigError(_without_nodes(trace), where=str(file))
+        return trace
     main = read_recording(file, skip_broken=True, reschedule=True, without=("Node", "CSINode"))
     return combined(_load_nodes(nodes, None, None, skip_broken=False), main)
+
+
+def _without_nodes(trace: Trace) -> str:
+    if damage := trace.reading.examples:
+        return f"{printable(damage[0].reason)}; there is no node in what can be read of it"
+    return "has no node. Fix: give some with --nodes"
 
 
 def _load(
@@ -105,10 +122,23 @@ def _load(
 
 
 def _load_nodes(file: Path, columns: str | None, seed: int | None, skip_broken: bool) -> Trace:
+    if file.is_file() and not file.stat().st_size:
+        raise ConfigError("is empty. Fix: give manifests of nodes, or a trace", where=str(file))
+    found = _read_nodes(file, columns, seed, skip_broken)
+    if not found.nodes:
+        raise ConfigError("has no node. Fix: give manifests of nodes, or a trace", where=str(file))
+    return found
+
+
+def _read_nodes(file: Path, columns: str | None, seed: int | None, skip_broken: bool) -> Trace:
     layout = find_layout(columns) if columns else None
     if _kind(file) == ".csv":
         check_of(layout, "nodes", file)
         return read_nodes(file, layout=layout, skip_broken=skip_broken)
+    if _kind(file) in (".yaml", ".yml", ".json") and (made := _node_manifests(file)):
+        return Trace(
+            sources=(f"{file} (manifests)",), make_objects=lambda: iter(made), nodes=len(made)
+        )
     whole = _load(file, layout, seed, None, skip_broken, reschedule=False)
     return Trace(
         sources=whole.sources,
@@ -116,6 +146,36 @@ def _load_nodes(file: Path, columns: str | None, seed: int | None, skip_broken: 
         nodes=whole.nodes,
         reading=whole.reading,
         config=whole.config,
+    )
+
+
+def _node_manifests(file: Path) -> list[Json]:
+    """The nodes of a file that `kubectl create -f` takes; none: it is something else."""
+    documents = [_read_json(file)] if _kind(file) == ".json" else read_documents(file)
+    found = [document for document in documents if isinstance(document, dict)]
+    listed = [each for one in found for each in _items(one)]
+    if not listed or len(found) < len(documents):
+        return []
+    made = []
+    for number, each in enumerate(listed, 1):
+        try:
+            made.append(as_new(plain(each)))
+        except NotAnObject as problem:
+            raise ConfigError(f"object {number} {problem}", where=str(file)) from None
+        if (kind := made[-1]["kind"]) != "Node":
+            raise ConfigError(f"object {number} is a {kind}. Fix: give nodes", where=str(file))
+    return made
+
+
+def _items(document: Json) -> list[Any]:
+    """The objects of a document; none if it is not a manifest."""
+    if "kind" not in document:
+        return []
+    items = document.get("items")
+    return (
+        items
+        if document["kind"] in ("List", "NodeList") and isinstance(items, list)
+        else [document]
     )
 
 

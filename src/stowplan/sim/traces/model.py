@@ -70,6 +70,9 @@ class BrokenRow:
     reason: str
 
 
+_TOLD_GAPS = 5
+
+
 @dataclass(frozen=True, slots=True)
 class ReadCounts:
     """Counts of a file's rows; `examples` are the first few of the broken ones."""
@@ -79,6 +82,8 @@ class ReadCounts:
     left_out: int = 0
     broken: int = 0
     examples: tuple[BrokenRow, ...] = ()
+    #: Of a recording: times, and why changes before them may be missing.
+    gaps: tuple[tuple[float, str], ...] = ()
     #: What a row is: "pod", "node", or "" where a file has several kinds.
     of: str = field(default="", compare=False)
     #: The counts of each file, where this is the sum of several.
@@ -90,6 +95,7 @@ class ReadCounts:
             self.left_out + other.left_out,
             self.broken + other.broken,
             self.examples + other.examples,
+            self.gaps + other.gaps,
             parts=(*self._files(), *other._files()),
         )
 
@@ -98,7 +104,9 @@ class ReadCounts:
         files = self._files() if len({each.of for each in self.parts}) > 1 else ()
         text = "; ".join(each._counted(f"{each.of} rows".lstrip()) for each in files)
         text = text or self._counted("rows")
-        return "\n".join([text, *(f"  {row.where}: {row.reason}" for row in self.examples)])
+        lines = [text, *(f"  {row.where}: {row.reason}" for row in self.examples)]
+        lines += [f"  gap at {at:,.1f} s: {note}" for at, note in self.gaps[:_TOLD_GAPS]]
+        return "\n".join(lines)
 
     def _files(self) -> tuple[ReadCounts, ...]:
         if self.parts:
@@ -111,6 +119,8 @@ class ReadCounts:
             text += f", {self.left_out} left out"
         if self.broken:
             text += f", {self.broken} broken and skipped"
+        if self.gaps:
+            text += f", {len(self.gaps)} gaps"
         return text
 
 
@@ -134,6 +144,10 @@ class Trace:
     #: Disruptions that a description lists, each with its place there: their nodes must exist
     #: when the trace begins.
     listed: tuple[tuple[Disruption, str], ...] = ()
+    #: When recording was stopped: what happened later is not known. None: when all pods have ended.
+    ends_at: float | None = None
+    #: Leave out objects that the API server refuses, and count them.
+    skips_refused: bool = False
 
     def objects(self) -> Iterator[Json]:
         """What the cluster begins with, in the order in which it can be created."""
@@ -163,6 +177,7 @@ def combined(*traces: Trace) -> Trace:
     reading = ReadCounts()
     for trace in traces:
         reading += trace.reading
+    ends = [trace.ends_at for trace in traces if trace.ends_at is not None]
     configs = [trace.config for trace in traces if trace.config is not None]
     return Trace(
         sources=tuple(source for trace in traces for source in trace.sources),
@@ -170,7 +185,9 @@ def combined(*traces: Trace) -> Trace:
         make_events=events,
         pods=sum(trace.pods for trace in traces),
         nodes=sum(trace.nodes for trace in traces),
+        skips_refused=any(trace.skips_refused for trace in traces),
         reading=reading,
         config=configs[-1] if configs else None,
         listed=tuple(each for trace in traces for each in trace.listed),
+        ends_at=max(ends, default=None),
     )

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from stowplan.errors import ConfigError
+from stowplan.recording.reading import MOST_GAPS
 from stowplan.sim.traces.model import BrokenRow, ReadCounts
 
 _TOLD = 5
@@ -36,6 +37,12 @@ class BrokenRows:
         self._skip = skip
         self.count = 0
         self._examples: list[BrokenRow] = []
+        self._gaps: list[tuple[float, str]] = []
+
+    def gap(self, at: float, note: str) -> None:
+        """Note a moment before which changes may be missing."""
+        if len(self._gaps) < MOST_GAPS:
+            self._gaps.append((at, note))
 
     def add(self, line: int, reason: str) -> None:
         """Count a broken row; if none may be skipped, the hundredth raises."""
@@ -60,7 +67,7 @@ class BrokenRows:
             )
 
     def reading(self, read: int, left_out: int, of: str = "") -> ReadCounts:
-        return ReadCounts(read, left_out, self.count, tuple(self._examples), of)
+        return ReadCounts(read, left_out, self.count, tuple(self._examples), tuple(self._gaps), of)
 
     def _fail(self, summary: str) -> None:
         first, *others = self._examples

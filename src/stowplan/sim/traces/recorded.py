@@ -83,6 +83,14 @@ def comes_by_itself(manifest: Json) -> bool:
     return kind == "PriorityClass" and name in _SYSTEM_CLASSES
 
 
+def is_made_for_pod(recorded: Mapping[str, Any]) -> bool:
+    """True for a claim of devices that a controller or scheduler made, as it will again."""
+    owners = recorded["metadata"].get("ownerReferences")
+    return recorded.get("kind") == "ResourceClaim" and any(
+        isinstance(each, dict) and each.get("kind") == "Pod" for each in owners or ()
+    )
+
+
 def is_placed(manifest: Json) -> bool:
     return bool((manifest.get("spec") or {}).get("nodeName"))
 

@@ -4,7 +4,7 @@
     {"at": 3.1, "type": "ADDED", "kind": "Pod", "object": {...}}                   ours
 
 What must stay true: times are seconds since the first line and never go back; a line that cannot be
-used is told to `BrokenRows` and left out.
+used is counted in `BrokenRows` and left out.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from typing import Any
 from stowplan.clock import parse_rfc3339
 from stowplan.loader.files import read_lines
 from stowplan.loader.json_text import UNREADABLE, json_decoder
-from stowplan.recording.entries import BY_KIND, EntryType, Header
-from stowplan.recording.reading import Problems, is_recording, read_sessions
+from stowplan.recording.entries import BY_KIND, EntryType
+from stowplan.recording.reading import Problems, SessionTimes, is_recording, read_sessions
 from stowplan.sim.traces.completed import completed
 from stowplan.sim.traces.model import Json
 from stowplan.sim.traces.reading import BrokenRows, is_text, opened
@@ -35,7 +35,7 @@ class Line:
 
     number: int
     at: float
-    #: Add, Update or Delete.
+    #: Add, Update or Delete; End, without a resource: recording was stopped.
     event: str
     resource: Json
     #: Recorded by `stowplan record`, with the kinds that its pods refer to.
@@ -49,18 +49,18 @@ def recorded_lines(file: Path, broken: BrokenRows) -> Iterator[Line]:
 
 def _own(file: Path, broken: BrokenRows) -> Iterator[Line]:
     """A session that was appended after a restart goes on where the one before ended."""
-    problems = Problems()
-    number, began, latest = 0, 0.0, 0.0
-    first: float | None = None
+    problems, times = Problems(), SessionTimes()
+    number = 0
     there: dict[tuple[str, str, str], Json] = {}
     for session in read_sessions(file, problems):
-        wall = _wall(session.header)
-        first = wall if first is None else first
-        began = max(latest, wall - first)
+        if pause := times.begin(session.header):
+            broken.gap(times.latest, pause)
         gone = dict(there)
         for entry in session.entries:
             number += 1
-            latest = round(began + entry.at, 3)
+            latest = times.at(entry.at)
+            if entry.type is EntryType.GAP and entry.kind:  # others are damage, told below
+                broken.gap(latest, f"{entry.kind}: {entry.note}")
             if entry.type is EntryType.SYNCED:
                 for identity in gone.values():
                     yield Line(number, latest, "Delete", identity, is_whole=True)
@@ -92,13 +92,7 @@ def _own(file: Path, broken: BrokenRows) -> Iterator[Line]:
             yield Line(number, latest, event, completed(resource), is_whole=True)
     for text in problems.examples:
         broken.add(0, text)
-
-
-def _wall(header: Header) -> float:
-    try:
-        return parse_rfc3339(header.started_at)
-    except (ValueError, OverflowError):
-        return 0.0
+    yield Line(number, times.latest, "End", {}, is_whole=True)
 
 
 def _simulators(file: Path, broken: BrokenRows) -> Iterator[Line]:

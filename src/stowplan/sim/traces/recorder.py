@@ -26,12 +26,18 @@ from stowplan.sim.traces.model import (
     Trace,
 )
 from stowplan.sim.traces.reading import BrokenRows
-from stowplan.sim.traces.recorded import NotAnObject, as_new, comes_by_itself, phase_of
+from stowplan.sim.traces.recorded import (
+    NotAnObject,
+    as_new,
+    comes_by_itself,
+    is_made_for_pod,
+    phase_of,
+)
 from stowplan.sim.traces.recorded_lines import Line, recorded_lines
 from stowplan.workloads.kinds import find_resource
 
-#: Changes of these are made by the recorded scheduler, kubelets and volume controller.
-_NOT_REVISED = ("Pod", "PersistentVolume", "PersistentVolumeClaim")
+#: Changes of these are made by the recorded scheduler, kubelets and controllers.
+_NOT_REVISED = ("Pod", "PersistentVolume", "PersistentVolumeClaim", "ResourceClaim")
 _FINISHED = ("Succeeded", "Failed")
 
 
@@ -52,6 +58,7 @@ class _Facts:
     left_out: int = 0
     pods: int = 0
     nodes: int = 0
+    ends_at: float | None = None
 
 
 def read_recording(
@@ -67,6 +74,9 @@ def read_recording(
     broken = BrokenRows(file, skip=skip_broken)
     facts = _Facts()
     for line in recorded_lines(file, broken):
+        if line.event == "End":
+            facts.ends_at = line.at
+            continue
         try:
             _learn(facts, line)
         except NotAnObject as problem:
@@ -80,6 +90,8 @@ def read_recording(
         pods=facts.pods,
         nodes=0 if "Node" in without else facts.nodes,
         reading=broken.reading(facts.lines, facts.left_out),
+        ends_at=facts.ends_at,
+        skips_refused=skip_broken,
     )
 
 
@@ -131,11 +143,15 @@ class _Walk:
     def events(self) -> Iterator[Event]:
         there: dict[tuple[str, str, str], bytes] = {}
         for line in recorded_lines(self._file, BrokenRows(self._file, skip=True)):
+            if line.event == "End":
+                return
             try:
                 made = as_new(line.resource, place=self._place, is_whole=line.is_whole)
             except NotAnObject:
                 continue  # counted by the first walk
-            if comes_by_itself(made) or not _is_known(made) or made["kind"] in self._without:
+            if comes_by_itself(made) or is_made_for_pod(line.resource):
+                continue
+            if not _is_known(made) or made["kind"] in self._without:
                 continue
             key = (made["kind"], made["metadata"].get("namespace", ""), made["metadata"]["name"])
             if line.event == "Delete":

@@ -12,71 +12,58 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, TypeVar
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from heapq import heapify, heappop, heappush
+from itertools import count
+from typing import Any, Final, TypeAlias, TypeVar, TypeVarTuple
 
 from stowplan.clock import VirtualClock
 from stowplan.errors import StowplanError
 
 T = TypeVar("T")
+_Ts = TypeVarTuple("_Ts")
 
+#: When, in which order of those of the same moment, what.
+_Timer: TypeAlias = tuple[float, int, asyncio.TimerHandle]
 #: Seconds of real time between polls, so that Ctrl-C works while nothing is scheduled.
-_LOOK_OUTSIDE_S = 0.05
-_TURNS_BETWEEN_LOOKS = 32
+_LOOK_OUTSIDE_S: Final = 0.05
+_TURNS_BETWEEN_LOOKS: Final = 32
+_MANY_TIMERS: Final = 100
 
 
 class Deadlock(StowplanError):
     """All tasks wait for each other, and no timer is left."""
 
 
-class _Selector(selectors.BaseSelector):
-    """A selector that advances virtual time instead of waiting for files."""
-
-    def __init__(self, wait: Callable[[float | None], bool]) -> None:
-        self._real = selectors.DefaultSelector()
-        self._wait = wait
-        self._turn = 0
-
-    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        self._turn += 1
-        # A system call, which costs as much as most turns of the loop.
-        looks = timeout is None or self._turn % _TURNS_BETWEEN_LOOKS == 0
-        ready = self._real.select(0) if looks else []
-        if ready or (timeout is not None and timeout <= 0) or self._wait(timeout):
-            return ready
-        return self._real.select(_LOOK_OUTSIDE_S)
-
-    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        return self._real.register(fileobj, events, data)
-
-    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        return self._real.unregister(fileobj)
-
-    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        return self._real.modify(fileobj, events, data)
-
-    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
-        found = self._real.get_map()
-        assert found is not None
-        return found
-
-    def close(self) -> None:
-        self._real.close()
-
-
 class TimeLoop(asyncio.SelectorEventLoop):
-    """The event loop of virtual time; the module's docstring explains it."""
+    """The event loop of virtual time; the module's docstring explains it.
+
+    A simulation takes a dozen turns of the loop for each pod, so the ways in (`call_soon`,
+    `call_at`) and a turn (`_run_once`) are asyncio's without what needs real files: no poll in each
+    turn, and a heap of tuples instead of handles that are compared in Python. Timers of the same
+    moment run in the order in which they were set.
+    """
+
+    # asyncio's own.
+    _ready: deque[asyncio.Handle]
+    _closed: bool
+    _stopping: bool
+    _selector: selectors.BaseSelector
 
     def __init__(self, clock: VirtualClock | None = None) -> None:
         self.clock = clock or VirtualClock()
+        self._timers: list[_Timer] = []
+        self._numbers = count()
+        self._cancelled_timers = 0
+        self._turns = 0
         #: Woken when nothing is left to do at the present moment.
         self._resting: list[asyncio.Future[None]] = []
         #: Woken, the same way, after time has passed.
         self._passing: list[asyncio.Future[None]] = []
-        super().__init__(_Selector(self._let_time_pass))
-
-    def time(self) -> float:
-        return self.clock.monotonic()
+        super().__init__()
+        self.time = self.clock.monotonic  # type: ignore[method-assign]  # spares a call
 
     async def at_rest(self) -> None:
         """Wait until no task can run at the present moment."""
@@ -92,20 +79,105 @@ class TimeLoop(asyncio.SelectorEventLoop):
         waiting.append(future)
         await future
 
-    def _let_time_pass(self, timeout: float | None) -> bool:
-        """Advance the clock while nothing is ready; True if the loop must look again."""
+    # What asyncio calls
+
+    def call_soon(
+        self, callback: Callable[[*_Ts], object], *args: *_Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        if self._closed:
+            raise RuntimeError("Event loop is closed")
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ready.append(handle)
+        return handle
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[*_Ts], object],
+        *args: *_Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self._set_timer(self.clock.monotonic() + delay, callback, args, context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*_Ts], object],
+        *args: *_Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self._set_timer(when, callback, args, context)
+
+    def _set_timer(
+        self,
+        when: float,
+        callback: Callable[[*_Ts], object],
+        args: tuple[*_Ts],
+        context: Context | None,
+    ) -> asyncio.TimerHandle:
+        if self._closed:
+            raise RuntimeError("Event loop is closed")
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        heappush(self._timers, (when, next(self._numbers), handle))
+        return handle
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Forget cancelled timers when they are many: most are set for a time long after."""
+        self._cancelled_timers += 1
+        if self._cancelled_timers > _MANY_TIMERS and self._cancelled_timers > len(self._timers) / 2:
+            self._timers = [timer for timer in self._timers if not timer[2].cancelled()]
+            heapify(self._timers)
+            self._cancelled_timers = 0
+
+    def _run_once(self) -> None:
+        """Run what is ready; if nothing is, let time pass until something is."""
+        self._turns += 1
+        if not self._turns % _TURNS_BETWEEN_LOOKS:
+            self._look_outside(0)
+        if self._timers and self._timers[0][0] <= self.clock.monotonic():
+            self._take_due_timers()
+        if not self._ready and not self._stopping:
+            if self._let_time_pass():
+                self._take_due_timers()
+            else:
+                self._look_outside(_LOOK_OUTSIDE_S)
+        self._run_ready()
+
+    def _run_ready(self) -> None:
+        ready = self._ready
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
+
+    def _take_due_timers(self) -> None:
+        timers, now = self._timers, self.clock.monotonic()
+        while timers and timers[0][0] <= now:
+            handle = heappop(timers)[2]
+            if not handle._cancelled:
+                self._ready.append(handle)
+
+    def _look_outside(self, timeout_s: float) -> None:
+        """Poll files, so that Ctrl-C and threads can wake the loop."""
+        self._process_events(self._selector.select(timeout_s))  # type: ignore[attr-defined]  # asyncio's own
+
+    def _let_time_pass(self) -> bool:
+        """Wake what waits for rest, or move the clock to the first timer; False: there is none."""
         if self._resting:
             self._wake(self._resting)
             return True
-        if timeout is None:
+        timers = self._timers
+        while timers and timers[0][2]._cancelled:
+            heappop(timers)
+        if not timers:
             if self._passing:
                 error = Deadlock("every task waits for another one, and no timer is set")
                 self._wake(self._passing, error)
                 return True
             return False
-        # Timers compare with time(), so the clock moves to the time of the first one.
-        self.clock.advance(timeout)
-        self._wake(self._passing)
+        self.clock.advance_to(timers[0][0])
+        if self._passing:
+            self._wake(self._passing)
         return True
 
     @staticmethod

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from stowplan.api.objects import Node, Pod
+from stowplan.cli.main import cli
 from stowplan.errors import ConfigError
 from stowplan.sim.results.comparing import compare, figures_of, shown
 from stowplan.sim.results.conditions import parse_condition
@@ -149,7 +151,7 @@ def test_a_comparison_says_what_moved_and_what_fits() -> None:
     assert (moves.fit_now, moves.fit_no_longer) == (("c",), ("d",))
     assert comparison.figures[1]["pending_p90"] == 100.0
     text = text_of(comparison)
-    assert "B: 1 pods got a node that had none: c" in text
+    assert "B: 1 pod got a node that had none: c" in text
     assert "60.0%" in text
     data = data_of(comparison)
     assert data["runs"][1]["moved"] == [{"pod": "b", "from": "n2", "to": "n9"}]
@@ -178,12 +180,20 @@ def test_conditions(text: str, fails: bool) -> None:
         assert failures[0].startswith("B: ")
 
 
+def test_a_condition_that_holds_is_told_with_the_figure_and_the_limit() -> None:
+    comparison = compare(runs())
+    (one,) = parse_condition("pending_p99>30s").failures(comparison)
+    assert one == "B: pending_p99 is 100.0 s (>30s)"
+    (other,) = parse_condition("pending_p50 > 1.5x").failures(comparison)
+    assert other == "B: pending_p50 is 2.0 s (>1.5x: 1.5 s)"
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
         ("pending_p99", "is not FIGURE>VALUE"),
         ("pendingp99>3s", "did you mean"),
-        ("cpu>much", "'much' is no number, duration or multiple"),
+        ("cpu>much", "'much' is not a number, duration, share or multiple"),
         ("pending_p99>3 apples", "is not FIGURE>VALUE"),
     ],
 )
@@ -212,7 +222,7 @@ def test_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"", "is neither a recording nor a result"),
+        (b"", "is neither a recording nor a result: it is empty. Fix"),
         (b"{}", "is neither a recording nor a result"),
         (b'{"run": "stowplan/run/v9", "name": "x"}', "is of the format 'stowplan/run/v9'"),
         (b'{"run": "stowplan/run/v1", "name": "x", "samples": {"evil": []}}', "not known"),
@@ -232,8 +242,8 @@ def test_prices(tmp_path: Path) -> None:
     path.write_text("m5.large: 0.096\nfree: 0\n")
     assert read_prices(path) == {"m5.large": 0.096, "free": 0.0}
     for text, problem in (
-        ("- 1", "no table of prices"),
-        ("a: cheap", "no price"),
+        ("- 1", "not a table of prices"),
+        ("a: cheap", "not a price"),
         ("a: [", "YAML"),
     ):
         path.write_text(text)
@@ -245,3 +255,46 @@ def test_figures_for_people() -> None:
     assert shown("pending_p99", 1234.5) == "1,234 s"
     assert shown("cpu", 0.5) == "50.0%"
     assert shown("cost", 1234.5) == "1,234.50"
+
+
+def test_pods_in_parquet_are_those_in_csv(tmp_path: Path) -> None:
+    first, second = runs()
+    path = tmp_path / "pods.parquet"
+    write_pods([first, second], path)
+    table = pytest.importorskip("pyarrow.parquet").read_table(path)
+    assert table.column_names == list(COLUMNS)
+    assert table.num_rows == 8
+    assert table.column("bound").to_pylist()[:3] == [1.0, 1.0, None]
+    assert table.column("was_placed").to_pylist()[0] is False
+
+
+def recorded(path: Path) -> None:
+    """A pod arrives after 10 s and is bound 0.5 s later; recording is stopped after 60 s."""
+    offers = {"cpu": "4", "memory": "8Gi", "pods": "10"}
+    node = {"metadata": {"name": "n1", "uid": "n1"}, "status": {"allocatable": offers}}
+    requests = {"requests": {"cpu": "1", "memory": "1Gi"}}
+    spec = {"containers": [{"name": "c", "image": "example/image", "resources": requests}]}
+    pod = {"metadata": {"name": "p", "namespace": "default", "uid": "p"}, "spec": spec}
+    bound = {**spec, "nodeName": "n1"}
+    lines = [
+        {"recording": "stowplan/v1", "startedAt": "2026-01-02T03:04:05Z", "kinds": ["Node", "Pod"]},
+        {"at": 0.0, "type": "ADDED", "kind": "Node", "object": node},
+        {"at": 0.0, "type": "SYNCED"},
+        {"at": 10.0, "type": "ADDED", "kind": "Pod", "object": pod},
+        {"at": 10.5, "type": "MODIFIED", "kind": "Pod", "object": {**pod, "spec": bound}},
+        {"at": 60.0, "type": "END"},
+    ]
+    path.write_bytes(gzip.compress(b"".join(msgspec.json.encode(line) + b"\n" for line in lines)))
+
+
+def test_a_replay_is_averaged_over_the_same_time_as_its_recording(tmp_path: Path) -> None:
+    path, again = tmp_path / "tuesday.jsonl.gz", tmp_path / "again.json"
+    recorded(path)
+    invoked = CliRunner().invoke(cli, ["replay", str(path), "--result", str(again)])
+    assert invoked.exit_code == 0, invoked.output
+    before, after = load(path), load(again)
+    assert before.seconds == after.seconds == 60.0
+    assert after.samples["at"] == before.samples["at"]
+    assert after.mean("cpu") == before.mean("cpu") > 0.2
+    shown = CliRunner().invoke(cli, ["compare", str(path), str(again)])
+    assert shown.output.splitlines()[0].split() == ["tuesday.jsonl.gz", "again.json"]

@@ -132,14 +132,11 @@ def test_workloads_are_chosen_by_name_and_label() -> None:
 
 
 def test_a_workload_that_cannot_be_played_says_why(tmp_path: Path) -> None:
-    (tmp_path / "rule.yaml").write_text(
-        "apiVersion: resource.k8s.io/v1beta2\nkind: DeviceTaintRule\nmetadata: {name: a}\n"
-    )
     file = tmp_path / "performance-config.yaml"
     file.write_text(
         "- name: Dynamic\n"
-        "  workloadTemplate: [{opcode: createAny, templatePath: rule.yaml}]\n"
-        "  workloads: [{name: one}]\n"
+        "  workloadTemplate: [{opcode: createNodes, count: 1}]\n"
+        "  workloads: [{name: one, params: {numNodeDeclaredFeatures: 1}}]\n"
     )
     with pytest.raises(ConfigError, match="Dynamic/one cannot be played: "):
         read_playables(file)

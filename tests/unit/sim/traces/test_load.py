@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -161,3 +162,23 @@ def test_combined_traces_keep_the_order_of_time() -> None:
     made = combined(trace(1.0, 3.0), trace(2.0, 3.0), trace())
     assert [event.at for event in made.events()] == [1.0, 2.0, 3.0, 3.0]
     assert made.reading == ReadCounts(read=3, broken=3)
+
+
+_POD = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"containers": []}}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "is empty. Fix: give manifests of nodes, or a trace"),
+        (json.dumps({"pods": [_POD], "nodes": []}), "has no node. Fix: give manifests of nodes"),
+        (json.dumps(_POD), "object 1 is a Pod. Fix: give nodes"),
+    ],
+    ids=["empty", "only pods", "a pod"],
+)
+def test_a_file_without_nodes_in_place_of_nodes(tmp_path: Path, text: str, problem: str) -> None:
+    file = tmp_path / "nodes.json"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=re.escape(problem)) as caught:
+        load_trace(EXAMPLES / "pods.csv", nodes=file)
+    assert str(caught.value).startswith(str(file))

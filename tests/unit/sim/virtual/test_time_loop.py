@@ -105,3 +105,38 @@ def test_what_the_work_raises_comes_out() -> None:
 
     with pytest.raises(LookupError, match="nowhere"):
         run_virtually(work)
+
+
+def test_a_timer_fires_at_its_time_and_no_moment_earlier() -> None:
+    """A task that waits for the rest of a pause must not find a rest that never gets less."""
+
+    async def work(loop: TimeLoop) -> int:
+        waits = 0
+        due = loop.time() + 0.1 + 0.2
+        while (rest := due - loop.time()) > 0:
+            await asyncio.sleep(rest)
+            waits += 1
+        return waits
+
+    assert run_virtually(work) <= 2
+
+
+def test_timers_of_one_moment_fire_in_the_order_they_were_set() -> None:
+    async def work(loop: TimeLoop) -> list[int]:
+        fired: list[int] = []
+        when = loop.time() + 5
+        for number in range(20):
+            loop.call_at(when, fired.append, number)
+        await asyncio.sleep(6)
+        return fired
+
+    assert run_virtually(work) == list(range(20))
+
+
+def test_cancelled_timers_are_forgotten_long_before_their_time() -> None:
+    async def work(loop: TimeLoop) -> int:
+        for _ in range(10_000):
+            loop.call_later(3600, print).cancel()
+        return len(loop._timers)
+
+    assert run_virtually(work) < 300

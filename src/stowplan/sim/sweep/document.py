@@ -1,0 +1,318 @@
+"""Reads the file of a sweep and creates its tasks. docs/sweep.md is the reference of the format.
+
+Everything is validated before the first task: a mistake is a ConfigError with file, line and field.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from pathlib import Path
+from typing import Any, Final
+
+from stowplan.config.load import parse_object, parse_tree, read_text
+from stowplan.config.types import API_VERSION, KIND
+from stowplan.errors import ConfigError
+from stowplan.framework.registry import Registry
+from stowplan.scheduler.assembly import plugin_errors
+from stowplan.sim.results.comparing import FIGURES
+from stowplan.sim.results.files import read_prices
+from stowplan.sim.scenarios.manifests import plain
+from stowplan.sim.scenarios.scheduling import read_scheduling
+from stowplan.sim.sweep.inputs import check_workload
+from stowplan.sim.sweep.places import parts_of, with_value
+from stowplan.sim.sweep.tasks import Task, Workload, hash_of, inputs_of, make_task, text_of
+from stowplan.sim.traces.dice import Dice
+from stowplan.workloads.fields import Fields, read_yaml
+
+_FIELDS: Final = (
+    "name", "workloads", "configurations", "parameters", "search", "seeds", "plugins", "prices",
+)  # fmt: skip
+_KINDS: Final = ("scenario", "trace", "recording")
+_WORKLOAD: Final[Mapping[str, tuple[str, ...]]] = {
+    "scenario": ("workload",),
+    "trace": ("nodes", "columns", "nodeColumns", "limit", "reschedule"),
+    "recording": ("nodes", "reschedule"),
+}
+#: Columns of the table that are not parameters.
+_TAKEN: Final = frozenset(
+    {
+        "task",
+        "run",
+        "workload",
+        "configuration",
+        "seed",
+        "seconds",
+        "decisions",
+        "problem",
+        *FIGURES,
+    }
+)
+#: Limit of configurations and of tasks.
+_MOST: Final = 100_000
+_FIX_SEARCH: Final = "Fix: add `search: {random: SAMPLES}`"
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """The contents of a sweep's file."""
+
+    name: str
+    parameters: tuple[str, ...]
+    tasks: tuple[Task, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Parameter:
+    name: str
+    places: tuple[str, ...]
+    #: Its values, or `between` for random search: the ends of a range.
+    values: tuple[Any, ...] = ()
+    between: tuple[float, float] | None = None
+    is_log: bool = False
+
+    def drawn(self, dice: Dice) -> Any:
+        if self.between is None:
+            return self.values[int(dice.unit() * len(self.values))]
+        low, high = self.between
+        is_whole = isinstance(low, int) and isinstance(high, int)
+        if self.is_log:
+            number = math.exp(math.log(low) + dice.unit() * (math.log(high) - math.log(low)))
+            return round(number) if is_whole else float(f"{number:.6g}")
+        if is_whole:
+            return int(low) + int(dice.unit() * (high - low + 1))
+        return float(f"{low + dice.unit() * (high - low):.6g}")
+
+
+def read_sweep(file: Path) -> Sweep:
+    """Read and validate a file. Raises ConfigError with file, line and field."""
+    return _Reader(file).read()
+
+
+class _Reader:
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        document = read_yaml(file)
+        if not isinstance(document, dict):
+            raise ConfigError("expected a mapping with `workloads`", where=str(file))
+        self._fields = Fields(file, document, "sweep", _FIELDS)
+
+    def read(self) -> Sweep:
+        fields = self._fields
+        plugins = {each: self._plugin_hash(each) for each in fields.texts("plugins")}
+        # Workers may run in another folder.
+        plugins = {self._absolute_plugin(each): digest for each, digest in plugins.items()}
+        registry = read_scheduling(
+            None,
+            list(plugins),
+            folder=self._file.parent,
+            where_config="",
+            where_plugins=fields.where("plugins"),
+        ).registry
+        workloads = [self._workload(each, plugins) for each in fields.items("workloads")]
+        self._once([each.name for each in workloads], "workloads")
+        bases = self._bases()
+        parameters = [
+            self._parameter(name, value) for name, value in fields.table("parameters", dict).items()
+        ]
+        prices = {}
+        if "prices" in fields:
+            try:
+                prices = read_prices(self._file.parent / fields.text("prices"))
+            except ConfigError as problem:
+                raise ConfigError(f"{problem}", where=fields.where("prices")) from None
+        samples, seeds = self._samples(parameters), self._seeds()
+        number = len(bases) * len(samples) * len(workloads) * len(seeds)
+        if number > _MOST:
+            fields.fail(f"asks for {number:,} tasks, and {_MOST:,} are allowed")
+        tasks: dict[str, Task] = {}
+        for name, base in bases:
+            for sample in samples:
+                config = self._config(name, base, parameters, sample, registry)
+                for workload, seed in product(workloads, seeds):
+                    task = make_task(workload, name, sample, seed, config, plugins, prices)
+                    tasks.setdefault(task.key, task)
+        names = tuple(each.name for each in parameters)
+        return Sweep(fields.text("name") or self._file.stem, names, tuple(tasks.values()))
+
+    # Workloads
+
+    def _workload(self, written: Any, plugins: Collection[str]) -> Workload:
+        any_kind = {name for names in _WORKLOAD.values() for name in names}
+        known = ("name", *_KINDS, *sorted(any_kind))
+        fields = Fields(self._file, written, "workload", known)
+        kinds = [kind for kind in _KINDS if kind in fields]
+        if len(kinds) != 1:
+            fields.fail(f"needs one of {', '.join(_KINDS)}, each with a file")
+        kind = kinds[0]
+        for name in sorted(any_kind - set(_WORKLOAD[kind])):
+            if name in fields:
+                fields.fail(f"`{name}` does not go with `{kind}`", at=name)
+        file = self._file.parent / fields.required_text(kind)
+        nodes = self._file.parent / fields.text("nodes") if "nodes" in fields else None
+        try:
+            inputs = inputs_of([file] if nodes is None else [file, nodes])
+        except ConfigError as problem:
+            raise ConfigError(f"{problem}", where=fields.where(kind)) from None
+        workload = Workload(
+            name=fields.text("name") or Path(file.name.removesuffix(".gz")).stem,
+            kind=kind,  # type: ignore[arg-type]  # one of _KINDS
+            file=str(file.resolve()),
+            nodes="" if nodes is None else str(nodes.resolve()),
+            workload=fields.text("workload", "*"),
+            columns=fields.text("columns"),
+            node_columns=fields.text("nodeColumns"),
+            limit=fields.whole("limit") if "limit" in fields else None,
+            reschedule=fields.flag("reschedule"),
+            inputs=inputs,
+        )
+        try:
+            check_workload(workload, plugins)
+        except ConfigError as problem:
+            raise ConfigError(f"{problem}", where=fields.where(kind)) from None
+        return workload
+
+    # Configurations
+
+    def _bases(self) -> list[tuple[str, dict[str, Any] | None]]:
+        if "configurations" not in self._fields:
+            return [("", None)]
+        bases: list[tuple[str, dict[str, Any] | None]] = []
+        for written in self._fields.items("configurations"):
+            fields = Fields(self._file, written, "configuration", ("name", "config"))
+            config = fields.value("config")
+            if isinstance(config, str):
+                path = self._file.parent / config
+                try:
+                    text = read_text(path)
+                except ConfigError as problem:
+                    raise ConfigError(f"{problem}", where=fields.where("config")) from None
+                tree = parse_tree(text, str(path), [])
+                name = fields.text("name") or path.stem
+            else:
+                tree, name = plain(config), fields.required_text("name")
+            if not isinstance(tree, dict):
+                fields.fail(
+                    "`config` must be a file with a KubeSchedulerConfiguration, or the"
+                    " configuration itself"
+                )
+            bases.append((name, tree))
+        self._once([name for name, _ in bases], "configurations")
+        return bases
+
+    def _config(
+        self,
+        name: str,
+        base: dict[str, Any] | None,
+        parameters: list[_Parameter],
+        sample: Mapping[str, Any],
+        registry: Registry,
+    ) -> dict[str, Any] | None:
+        if base is None and not parameters:
+            return None
+        tree: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND, **(base or {})}
+        if not tree.get("profiles"):
+            tree["profiles"] = [{"schedulerName": "default-scheduler"}]
+        for parameter in parameters:
+            for place in parameter.places:
+                try:
+                    tree = with_value(tree, place, sample[parameter.name])
+                except ValueError as problem:
+                    where = self._fields.where("parameters")
+                    raise ConfigError(f"{parameter.name}: {problem}", where=where) from None
+        chosen = [f"{key}={text_of(value)}" for key, value in sample.items()]
+        where = ", ".join([f"{self._file}: configuration {name}".rstrip(), *chosen])
+        parse_object(tree, where=where, check=partial(plugin_errors, registry=registry))
+        return tree
+
+    # Parameters
+
+    def _parameter(self, name: str, written: Any) -> _Parameter:
+        fields = Fields(
+            self._file, written, f"parameter {name}", ("path", "values", "between", "log")
+        )
+        if name in _TAKEN:
+            fields.fail("has the name of another column of the table. Fix: choose another name")
+        path = fields.value("path")
+        places = (path,) if isinstance(path, str) else fields.texts("path")
+        if not places:
+            fields.fail("`path` must be given: where its value goes in the configuration")
+        for place in places:
+            try:
+                parts_of(place)
+            except ValueError as problem:
+                fields.fail(str(problem), at="path")
+        if ("values" in fields) == ("between" in fields):
+            fields.fail("needs `values: [...]` or, for random search, `between: [LOW, HIGH]`")
+        if "values" in fields:
+            return _Parameter(name, places, tuple(plain(fields.items("values"))))
+        ends = fields.items("between")
+        if len(ends) != 2 or not all(
+            isinstance(end, int | float) and not isinstance(end, bool) for end in ends
+        ):
+            fields.fail("`between` must be two numbers", at="between")
+        low, high = ends
+        if not low < high or (fields.flag("log") and low <= 0):
+            fields.fail("`between` must rise, and be above 0 with `log`", at="between")
+        return _Parameter(name, places, between=(low, high), is_log=fields.flag("log"))
+
+    def _samples(self, parameters: list[_Parameter]) -> list[dict[str, Any]]:
+        search = self._fields.inner("search", ("random", "seed"))
+        if "random" not in search:
+            for each in parameters:
+                if each.between is not None:
+                    search.fail(f"parameter {each.name} has `between`. {_FIX_SEARCH}")
+            if (number := math.prod(len(each.values) for each in parameters)) > _MOST:
+                search.fail(f"the grid has {number:,} configurations. {_FIX_SEARCH}")
+            return [dict(each) for each in self._grid(parameters)]
+        number = search.whole("random")
+        if not 0 < number <= _MOST:
+            search.fail(f"`random` must be 1 to {_MOST:,} samples", at="random")
+        if not parameters:
+            search.fail("random search needs `parameters`")
+        seed = search.whole("seed")
+        # Each parameter has its own random numbers: adding another does not change its values.
+        dice = [Dice(seed, each.name) for each in parameters]
+        return [
+            {each.name: each.drawn(own) for each, own in zip(parameters, dice, strict=True)}
+            for _ in range(number)
+        ]
+
+    @staticmethod
+    def _grid(parameters: list[_Parameter]) -> Iterator[list[tuple[str, Any]]]:
+        for values in product(*(each.values for each in parameters)):
+            yield [(each.name, value) for each, value in zip(parameters, values, strict=True)]
+
+    # The rest
+
+    def _seeds(self) -> list[int]:
+        written = self._fields.value("seeds")
+        if written is None:
+            return [0]
+        seeds = list(range(min(written, _MOST + 1))) if isinstance(written, int) else written
+        is_right = isinstance(seeds, list) and all(
+            isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in seeds
+        )
+        if not is_right or not seeds or isinstance(written, bool):
+            self._fields.fail("`seeds` must be a list of whole numbers, or how many", at="seeds")
+        return list(seeds)
+
+    def _plugin_hash(self, named: str) -> str:
+        place = named.rpartition(":")[0]
+        return hash_of(self._file.parent / place) if place.endswith(".py") else named
+
+    def _absolute_plugin(self, named: str) -> str:
+        place, colon, path = named.rpartition(":")
+        if not place.endswith(".py"):
+            return named
+        return f"{(self._file.parent / place).resolve()}{colon}{path}"
+
+    def _once(self, names: list[str], field: str) -> None:
+        for name in names:
+            if names.count(name) > 1:
+                self._fields.fail(
+                    f"two {field} are called {name}. Fix: give each a `name`", at=field
+                )

@@ -1,0 +1,137 @@
+"""The folder of a sweep: an append-only journal of finished tasks, and the results.
+
+A task is finished when its line is in the journal. Invariants: a line that a kill cut off does not
+count, and a task counts once, however often it ran.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Final, TypeAlias
+
+import msgspec
+
+from stowplan.errors import ConfigError
+from stowplan.loader.files import read_lines
+from stowplan.loader.json_text import UNREADABLE, json_decoder
+from stowplan.sim.sweep.playing import Played
+from stowplan.sim.sweep.tasks import Task
+
+JOURNAL: Final = "journal.jsonl"
+RESULTS: Final = "results.jsonl"
+REPORT: Final = "report.html"
+RUNS: Final = "runs"
+DECISIONS: Final = "decisions"
+
+
+Row: TypeAlias = dict[str, Any]
+_decode: Final = json_decoder(dict[str, Any])
+
+
+class Folder:
+    """A folder that one sweep at a time can open."""
+
+    def __init__(self, path: Path, journal: IO[bytes], *, keeps: Iterable[str]) -> None:
+        self.path = path
+        self._journal = journal
+        self._keeps = tuple(keeps)
+        self._rows = dict(_rows_in(path / JOURNAL))
+        for name in self._keeps:
+            (path / name).mkdir(exist_ok=True)
+
+    def row(self, task: Task) -> Row | None:
+        """The row of a finished task."""
+        row = self._rows.get(task.key)
+        if row is None or not all(
+            _kept(self.path, name, task.key).exists() for name in self._keeps
+        ):
+            return None
+        return row
+
+    def add(self, played: Played) -> None:
+        """Store the result of a task. Its files come first, so a finished task always has them."""
+        for name, data in ((RUNS, played.run), (DECISIONS, played.decisions)):
+            if data:
+                _replace(_kept(self.path, name, played.key), data)
+        if played.key in self._rows:
+            return
+        self._rows[played.key] = played.row
+        self._journal.write(msgspec.json.encode(played.row) + b"\n")
+        self._journal.flush()
+
+    def write_results(self, rows: Iterable[Row]) -> Path:
+        """Write the rows of finished tasks, in the order of tasks."""
+        path = self.path / RESULTS
+        _replace(path, b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+        return path
+
+    def write(self, name: str, text: str) -> Path:
+        _replace(self.path / name, text.encode())
+        return self.path / name
+
+
+@contextmanager
+def opened(path: Path, *, keeps: Iterable[str] = ()) -> Iterator[Folder]:
+    """Open the folder; create it if necessary. Raises ConfigError if another sweep uses it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with (path / JOURNAL).open("a+b") as journal:
+            try:
+                fcntl.flock(journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ConfigError(
+                    "another sweep writes into it. Fix: wait, or choose another --results",
+                    where=str(path),
+                ) from None
+            if journal.tell() and not _ends_with_newline(journal):
+                journal.write(b"\n")  # end the line that a kill cut off
+            yield Folder(path, journal, keeps=keeps)
+    except OSError as problem:
+        raise ConfigError(f"cannot be written: {problem.strerror}", where=str(path)) from None
+
+
+def read_results(path: Path) -> list[Row]:
+    """The rows of a finished sweep. Raises ConfigError if there are none."""
+    if not (path / RESULTS).is_file():
+        raise ConfigError(
+            f"has no {RESULTS}. Fix: give the folder of a finished `stowplan sweep`",
+            where=str(path),
+        )
+    return [row for _, row in _rows_in(path / RESULTS)]
+
+
+def run_file(path: Path, key: str) -> Path:
+    return _kept(path, RUNS, key)
+
+
+def _rows_in(path: Path) -> Iterator[tuple[str, Row]]:
+    """Rows by key. Unreadable lines are skipped, so their tasks run again."""
+    with path.open("rb") as file:
+        for line in read_lines(file, str(path)):
+            try:
+                row = _decode(line)
+            except UNREADABLE:
+                continue
+            key = row.get("task")
+            if isinstance(key, str):
+                yield key, row
+
+
+def _ends_with_newline(journal: IO[bytes]) -> bool:
+    journal.seek(-1, os.SEEK_END)
+    return journal.read(1) == b"\n"
+
+
+def _kept(path: Path, name: str, key: str) -> Path:
+    return path / name / f"{key}.{'json' if name == RUNS else 'jsonl'}.gz"
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write a file atomically."""
+    part = path.with_name(f"{path.name}.part")
+    part.write_bytes(data)
+    part.replace(path)

@@ -1,0 +1,128 @@
+"""What a sweep keeps and shows: the journal, the table, the page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from stowplan.errors import ConfigError
+from stowplan.sim.results.comparing import FIGURES
+from stowplan.sim.sweep.folder import JOURNAL, opened, read_results
+from stowplan.sim.sweep.page import dots, page_of
+from stowplan.sim.sweep.playing import Played
+from stowplan.sim.sweep.table import Table, csv_of, groups_of, text_table
+from stowplan.sim.sweep.tasks import Task, Workload
+
+
+def task(key: str) -> Task:
+    workload = Workload("w", "trace", "/w.yaml")
+    return Task(key, workload, "", {}, 0, None, (), {})
+
+
+def row(key: str, **changes: Any) -> dict[str, Any]:
+    figures = {name: 1.0 for name in FIGURES if name != "moved"}
+    return {
+        "task": key, "workload": "w", "configuration": "", "weight": 1, "seed": 0,
+        **figures, "decisions": "", "problem": "", **changes,
+    }  # fmt: skip
+
+
+def test_a_line_that_was_cut_off_does_not_count(tmp_path: Path) -> None:
+    with opened(tmp_path / "new" / "results") as folder:
+        folder.add(Played("a", row("a")))
+        folder.add(Played("b", row("b")))
+    journal = tmp_path / "new" / "results" / JOURNAL
+    journal.write_bytes(journal.read_bytes()[:-20])
+    with opened(tmp_path / "new" / "results") as folder:
+        assert folder.row(task("a")) is not None
+        assert folder.row(task("b")) is None
+        folder.add(Played("b", row("b")))
+    with opened(tmp_path / "new" / "results") as folder:
+        assert folder.row(task("b")) == row("b")
+    assert len(journal.read_bytes().splitlines()) == 3
+
+
+def test_a_task_counts_once(tmp_path: Path) -> None:
+    with opened(tmp_path) as folder:
+        folder.add(Played("a", row("a")))
+        folder.add(Played("a", row("a", cpu=2.0)))
+        assert folder.row(task("a")) == row("a")
+    assert len((tmp_path / JOURNAL).read_bytes().splitlines()) == 1
+
+
+def test_a_task_without_the_files_that_are_wanted_is_not_finished(tmp_path: Path) -> None:
+    with opened(tmp_path) as folder:
+        folder.add(Played("a", row("a")))
+    with opened(tmp_path, keeps=["runs"]) as folder:
+        assert folder.row(task("a")) is None
+        folder.add(Played("a", row("a"), run=b"packed"))
+        assert folder.row(task("a")) == row("a")
+    assert (tmp_path / "runs" / "a.json.gz").read_bytes() == b"packed"
+
+
+def test_a_folder_belongs_to_one_sweep_at_a_time(tmp_path: Path) -> None:
+    taken = pytest.raises(ConfigError, match="another sweep writes into it")
+    with opened(tmp_path), taken, opened(tmp_path):
+        pass
+
+
+def test_a_folder_that_cannot_be_one(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="file: cannot be written"), opened(tmp_path / "file"):
+        pass
+    with pytest.raises(ConfigError, match=r"has no results\.jsonl"):
+        read_results(tmp_path)
+
+
+def table() -> Table:
+    rows = [
+        row("a", weight=2, nodes_in_use=4.0),
+        row("b", weight=2, seed=1, nodes_in_use=6.0),
+        row("c", weight=[1], nodes_in_use=3.0, problem="it <failed>"),
+    ]
+    return Table("t", ("weight",), rows)
+
+
+def test_means_are_over_seeds() -> None:
+    groups = groups_of(table(), sort="nodes_in_use")
+    assert [(group.label, group.mean("nodes_in_use")) for group in groups] == [
+        ("weight=[1]", 3.0),
+        ("weight=2", 5.0),
+    ]
+    assert next(group.label for group in groups_of(table(), sort="-nodes_in_use")) == "weight=2"
+    assert text_table(table(), figures=["nodes_in_use"]) == (
+        "WORKLOAD   WEIGHT   RUNS   NODES_IN_USE\n"
+        "w          2        2      5.0\n"
+        "w          [1]      1      3.0\n"
+    )
+
+
+def test_csv_has_every_row() -> None:
+    lines = csv_of(table()).splitlines()
+    assert lines[0].startswith("task,workload,configuration,weight,seed,pods,")
+    assert len(lines) == 4
+    assert lines[3].startswith("c,w,,[1],0,")
+
+
+def test_the_page_shows_failures_as_text() -> None:
+    page = page_of(table())
+    assert "1 runs failed" in page
+    assert "it &lt;failed&gt;" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert page_of(Table("empty", (), [])).count("0 runs") == 1
+
+
+def test_a_parameter_with_many_values_is_drawn_as_dots() -> None:
+    rows = [row(str(n), weight=n, seed=0, nodes_in_use=float(n % 7)) for n in range(50)]
+    page = page_of(Table("t", ("weight",), rows))
+    assert page.count("<circle") >= 50
+    assert "nan" not in dots("t", "cpu", [(1.0, 2.0)])
+
+
+def test_rows_are_read_again(tmp_path: Path) -> None:
+    with opened(tmp_path) as folder:
+        folder.write_results(table().rows)
+    assert read_results(tmp_path) == msgspec.json.decode(msgspec.json.encode(table().rows))
