@@ -6,6 +6,7 @@ on a fresh control plane (`live` plays the workload, `observe` is what it sees w
 keeps what was measured, `figures` makes medians and ratios of it, `terminal`, `document`, `page`
 and `report` show them. `contestants` starts each scheduler; `raw` binds without deciding.
 
-`decisions` measures the pure cycle, `waiting` what waiting pods cost, `soak` a long churn, and
-`extender` the extender service beside Flask and gunicorn.
+`decisions` measures the pure cycle, `simulation` virtual simulations, `waiting` what waiting pods
+cost, `soak` a long churn, `extender` the extender service beside Flask and gunicorn, and `sweeps`
+what more processes give.
 """

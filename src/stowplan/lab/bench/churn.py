@@ -29,7 +29,7 @@ from stowplan.lab.bench.churn_objects import (
     kind_of,
     node_name,
 )
-from stowplan.lab.bench.follow import METADATA_ONLY, follow, session
+from stowplan.lab.bench.follow import METADATA_ONLY, Followed, follow, session
 from stowplan.lab.bench.sender import JSON, Sender, SendError
 from stowplan.lab.controlplane.processes import ControlPlaneError
 from stowplan.loader.json_text import json_decoder
@@ -295,7 +295,8 @@ class ChurnLoad:
             self._arrive(self._maker.make(PodKind.LOW))
 
     async def _watch_events(self, client: aiohttp.ClientSession) -> None:
-        async for change in follow(client, _EVENTS, {"fieldSelector": "reason=Scheduled"}):
+        selector = {"fieldSelector": "reason=Scheduled"}
+        async for change in follow(client, _EVENTS, selector, Followed):
             if change.type == "ADDED":
                 # An event is called after its pod: plain-0000001.18a3b...
                 bound_at = self._bound_at.pop(change.object.metadata.name.rpartition(".")[0], None)

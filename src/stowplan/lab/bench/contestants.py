@@ -45,8 +45,10 @@ class Start:
 
     directory: Path
     kubeconfig: Path
-    #: How many pods there will be; raw needs it, because it does not watch its bound pods.
-    pods: int = 0
+    #: How many pods there will be, None if they come and go; raw stops watching after the last.
+    pods: int | None = 0
+    #: The pods have claims, or extended resources that are devices.
+    devices: bool = False
     gates: Mapping[str, bool] = field(default_factory=dict)
     emulated_version: str | None = None
     #: The workload's KubeSchedulerConfiguration, if it has one.
@@ -112,13 +114,14 @@ def _kube_scheduler(start: Start) -> list[str]:
 
 
 def _raw(start: Start, *, events: bool = False) -> list[str]:
-    flags = [f"--kubeconfig={start.kubeconfig}", f"--pods={start.pods}"]
     return [
         sys.executable,
         "-m",
         "stowplan.lab.bench.raw",
-        *flags,
+        f"--kubeconfig={start.kubeconfig}",
+        *([] if start.pods is None else [f"--pods={start.pods}"]),
         *(["--events"] if events else []),
+        *(["--devices"] if start.devices else []),
     ]
 
 

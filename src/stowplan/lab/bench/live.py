@@ -41,16 +41,22 @@ class _Condition(msgspec.Struct):
     type: str = ""
 
 
-class _Status(msgspec.Struct):
+class _Name(msgspec.Struct):
+    name: str = ""
+
+
+class _PodClaim(msgspec.Struct, rename="camel"):
+    resource_claim_template_name: str = ""
+
+
+class _Status(msgspec.Struct, rename="camel"):
     conditions: list[_Condition] = msgspec.field(default_factory=list)
+    resource_claim_statuses: list[_Name] = msgspec.field(default_factory=list)
 
 
 class _Spec(msgspec.Struct, rename="camel"):
     node_name: str = ""
-
-
-class _Name(msgspec.Struct):
-    name: str = ""
+    resource_claims: list[_PodClaim] = msgspec.field(default_factory=list)
 
 
 class _Pod(msgspec.Struct):
@@ -63,6 +69,12 @@ class _Pod(msgspec.Struct):
         return bool(self.spec.node_name) or any(
             condition.type == "PodScheduled" for condition in self.status.conditions
         )
+
+    @property
+    def lacks_claim(self) -> bool:
+        """Whether a claim of it has yet to be made from a template."""
+        wanted = sum(bool(each.resource_claim_template_name) for each in self.spec.resource_claims)
+        return len(self.status.resource_claim_statuses) < wanted
 
 
 class _Pods(msgspec.Struct):
@@ -135,6 +147,19 @@ class LiveCluster:
                 return await answer.read()
 
         await allocate_claims(namespace, read, self.write, Random(0))
+
+    async def wait_for_claims(self, namespace: str) -> None:
+        """Wait until a controller has made the claims of all pods that get theirs by template."""
+        fewest, progressed_at = float("inf"), time.monotonic()
+        while lacking := sum(pod.lacks_claim for pod in await self._list(namespace, {})):
+            if lacking < fewest:
+                fewest, progressed_at = lacking, time.monotonic()
+            elif time.monotonic() - progressed_at > PATIENCE_S:
+                raise BenchError(
+                    f"kube-controller-manager has made no claim for {PATIENCE_S:.0f} s: {lacking} "
+                    f"pods in {namespace} lack theirs"
+                )
+            await asyncio.sleep(_LIST_EVERY_S)
 
     async def wait_for_pods(self, namespace: str, names: Collection[str], stage: Stage) -> None:
         missing = {f"{namespace}/{name}" for name in names}

@@ -14,7 +14,10 @@ _METHOD: Final = f"""## Method
 control plane. kube-scheduler's request limit is lifted and its queueing hints are on. Each
 scheduler has its own default profile: kube-scheduler scores a sample of the nodes, Stowplan scores
 all of them. `raw` binds each pod to the next node without deciding anything, with or without an
-event for each pod. It shows what the API server of this machine can take.
+event for each pod. It shows what the API server of this machine can take. For pods with devices it
+sends what both schedulers send: a claim's finalizer, its allocation with the reservation, and the
+binding; for an extended resource it first creates the claim, and patches the pod's status before it
+binds. It takes the next free device.
 
 **Workloads.** scheduler_perf's files, unchanged but for the number of measured pods where a scale
 is given.
@@ -22,8 +25,13 @@ is given.
 - Usually all measured pods exist when the contestant starts. Creating a pod costs the API server
   more than binding it, so a fast scheduler would otherwise wait for pods, and the rate would be
   that of creation.
-- Under Preemption, for memory and in [As they come](#as-they-come), pods are created while the
-  scheduler runs, as scheduler_perf does it.
+- Under Preemption, for memory, where devices come and go and in [As they come](#as-they-come), pods
+  are created while the scheduler runs, as scheduler_perf does it.
+- Devices are all of scheduler_perf's workloads with devices that are labelled `performance`, with
+  queueing hints where there are two variants. PublishResourceSlices is left out: it has no pods, so
+  there is nothing to bind.
+- kube-controller-manager makes claims from templates. In a backlog they exist before the contestant
+  starts.
 - Before the first measured pod, events of earlier pods are given up to 20 s to settle.
 
 **Figures.** Throughput is counted in binds. Ratios are taken within each round. A round in which a

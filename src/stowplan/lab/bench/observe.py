@@ -23,6 +23,7 @@ from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.lab.bench.follow import (
     METADATA_OF_ALL,
     METADATA_ONLY,
+    Followed,
     Metadata,
     follow,
     listed,
@@ -79,13 +80,13 @@ class BindObserver:
     async def _watch_pods(self, client: aiohttp.ClientSession) -> None:
         # Once it is bound a pod fits the selector, which counts as being added.
         selector = {"fieldSelector": "spec.nodeName!="}
-        async for change in follow(client, "/api/v1/pods", selector):
+        async for change in follow(client, "/api/v1/pods", selector, Followed):
             if change.type == "ADDED":
                 self.note_pod(change.object.metadata, time.monotonic())
 
     async def _watch_events(self, client: aiohttp.ClientSession) -> None:
         selector = {"fieldSelector": f"reason={self._event_reason}"}
-        async for change in follow(client, _EVENTS_PATH, selector):
+        async for change in follow(client, _EVENTS_PATH, selector, Followed):
             if change.type == "ADDED":
                 self.note_event(change.object.metadata, time.monotonic())
 

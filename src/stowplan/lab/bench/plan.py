@@ -15,11 +15,20 @@ from stowplan.lab.bench.results import Setup
 from stowplan.lab.bench.run import can_wait_in_a_backlog
 from stowplan.lab.bench.targets import BACKLOG, SETS, WorkloadEntry
 from stowplan.workloads.load import find_performance_config, read_workloads, select
-from stowplan.workloads.model import CreatePods, Operation, Workload
+from stowplan.workloads.model import CreateAny, CreatePods, Operation, Workload
 
 #: Operations under which every pod has a place from the start, so that `raw` may bind it blindly.
 _STEADY: Final = frozenset(
-    ("createNodes", "createNamespaces", "createAny", "createPods", "barrier", "sleep")
+    (
+        "createNodes",
+        "createNamespaces",
+        "createAny",
+        "createResourceDriver",
+        "allocResourceClaims",
+        "createPods",
+        "barrier",
+        "sleep",
+    )
 )
 
 
@@ -126,4 +135,18 @@ def why_not_raw(workload: Workload) -> str:
                 return "its pods have to be preempted"
             if "schedulingGates" in spec:
                 return "its pods are gated"
+            if any("resourceClaimName" in claim for claim in spec.get("resourceClaims", ())):
+                return "its pods share claims"
+        if isinstance(each, CreateAny) and not _gets_any_device(each):
+            return "its claims ask for particular devices"
     return ""
+
+
+def _gets_any_device(operation: CreateAny) -> bool:
+    """False for a template whose claims ask for more than one device of a class."""
+    if operation.template.kind != "ResourceClaimTemplate":
+        return True
+    devices = operation.template.build(0, 1)["spec"]["spec"]["devices"]
+    (first, *others) = devices["requests"]
+    is_one = first.get("exactly", {}).keys() == {"deviceClassName"}
+    return is_one and not others and devices.keys() == {"requests"}

@@ -2,7 +2,8 @@
 
 Run by the benchmark as ``python -m stowplan.bench.raw``. Its rate is the limit of the machine, so
 what must stay true is that it does nothing that a scheduler could do without: a watch of which only
-names are decoded, and bindings over at least as many connections as Stowplan uses.
+names are decoded, and bindings over at least as many connections as Stowplan uses. Pods with
+devices also cost it the writes of their claims (`raw_devices`).
 """
 
 from __future__ import annotations
@@ -11,14 +12,15 @@ import argparse
 import asyncio
 import time
 from collections.abc import Iterator
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from datetime import UTC, datetime
 from typing import Any
 
 from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import load_cluster_config
 from stowplan.api.resources import NODES
-from stowplan.lab.bench.follow import Metadata, follow, session
+from stowplan.lab.bench.follow import Followed, Metadata, follow, session
+from stowplan.lab.bench.raw_devices import PodWithDevices, RawDevices
 from stowplan.lab.bench.sender import JSON, Sender, run_quickly
 
 #: The log line that says that the watch runs.
@@ -53,7 +55,9 @@ def scheduled_event(pod: Metadata, node: str) -> dict[str, Any]:
     }
 
 
-async def bind_everything(kubeconfig: str, *, pods: int, with_events: bool) -> None:
+async def bind_everything(
+    kubeconfig: str, *, pods: int | None, with_events: bool, with_devices: bool
+) -> None:
     """Bind that many pods as they come, then stay until killed: the figures are read from outside.
 
     An event follows its bind at once, in the same queue, so that binds and events keep in step.
@@ -63,6 +67,7 @@ async def bind_everything(kubeconfig: str, *, pods: int, with_events: bool) -> N
         ApiClient(config) as client,
         Sender(config) as sender,
         session(config, JSON) as watching,
+        AsyncExitStack() as stack,
     ):
 
         def requests(pod: Metadata, node: str) -> Iterator[bytes]:
@@ -73,21 +78,33 @@ async def bind_everything(kubeconfig: str, *, pods: int, with_events: bool) -> N
                 yield sender.request(f"/apis/events.k8s.io/v1/{space}/events", event)
 
         print(READY, flush=True)
+        devices = RawDevices(sender, requests)
         nodes: list[str] = []
         seen: set[str] = set()
-        changes = follow(watching, "/api/v1/pods", {"fieldSelector": "spec.nodeName="})
-        async with aclosing(changes):
-            while len(seen) < pods:
-                change = await anext(changes)
-                sender.check()
-                pod = change.object.metadata
-                if change.type != "ADDED" or pod.uid in seen:
-                    continue
+        kind = PodWithDevices if with_devices else Followed
+        unbound = {"fieldSelector": "spec.nodeName="}
+        changes = await stack.enter_async_context(
+            aclosing(follow(watching, "/api/v1/pods", unbound, kind))
+        )
+        while pods is None or len(seen) < pods:
+            change = await anext(changes)
+            sender.check()
+            pod = change.object
+            if change.type == "DELETED" or pod.metadata.uid in seen:
+                continue
+            if isinstance(pod, PodWithDevices):
+                if pod.lacks_claim:
+                    continue  # A change of the pod tells when it has one.
+                if not seen:
+                    await stack.enter_async_context(devices.following(watching))
+                devices.add(pod)
+            else:
                 if not nodes:  # there are none when it is started
                     nodes = [node.metadata.name for node in (await client.list_all(NODES)).items]
-                sender.submit(requests(pod, nodes[len(seen) % len(nodes)]))
-                seen.add(pod.uid)
+                sender.submit(requests(pod.metadata, nodes[len(seen) % len(nodes)]))
+            seen.add(pod.metadata.uid)
         # A scheduler has to watch its bound pods; raw, which is the limit, does not.
+        await changes.aclose()
         await sender.drain()
         await asyncio.Event().wait()
 
@@ -95,10 +112,18 @@ async def bind_everything(kubeconfig: str, *, pods: int, with_events: bool) -> N
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m stowplan.bench.raw")
     parser.add_argument("--kubeconfig", required=True)
-    parser.add_argument("--pods", type=int, required=True)
+    parser.add_argument("--pods", type=int)
     parser.add_argument("--events", action="store_true")
+    parser.add_argument("--devices", action="store_true")
     options = parser.parse_args()
-    run_quickly(bind_everything(options.kubeconfig, pods=options.pods, with_events=options.events))
+    run_quickly(
+        bind_everything(
+            options.kubeconfig,
+            pods=options.pods,
+            with_events=options.events,
+            with_devices=options.devices,
+        )
+    )
 
 
 if __name__ == "__main__":

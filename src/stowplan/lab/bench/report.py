@@ -15,8 +15,11 @@ from stowplan.lab.bench.figures import KUBE, RAW, RAW_EVENTS, STOWPLAN, Spread
 from stowplan.lab.bench.method import method_lines
 from stowplan.lab.bench.results import Measured
 from stowplan.lab.bench.targets import STREAM, TargetRow, Targets, WorkloadEntry
+from stowplan.lab.bench.targets import targets as all_targets
 from stowplan.lab.bench.terminal import number, ratio_text
 
+#: All that have a variant without queueing hints are measured with them.
+_HINTS: Final = "_QueueingHintsEnabled"
 _EVENT_LAG_S: Final = 10.0
 _COLUMNS: Final = (
     "| workload | nodes, measured pods | Stowplan pods/s | kube-scheduler | raw | raw + events | "
@@ -175,11 +178,11 @@ def _rows(all_found: _Found, targets: Targets) -> Iterator[str]:
             measured = all_found.get((entry.workload, entry.mode))
             if measured is None or not measured.outcome.is_valid:
                 absent.append(_why_absent(entry, measured))
-                yield f"| {_short(entry)} | | | | | | | | | | not measured |"
+                yield f"| {_short(entry.workload)} | | | | | | | | | | not measured |"
                 continue
             verdicts = check_targets(row, measured, targets.first_bind)
             failed = [verdict for verdict in verdicts if not verdict.is_met]
-            missed += [f"{_short(entry)}, {verdict}" for verdict in failed]
+            missed += [f"{_short(entry.workload)}, {verdict}" for verdict in failed]
             word = f"missed: {', '.join(verdict.what for verdict in failed)}" if failed else "met"
             yield _row(measured, "; ".join([word, *_doubts(measured)]))
         yield ""
@@ -188,8 +191,8 @@ def _rows(all_found: _Found, targets: Targets) -> Iterator[str]:
     yield from [f"- {each}" for each in missed] or ["None of those measured."]
     yield ""
     for one in all_found.values():
-        if one.profile and any(each.startswith(f"{one.setup.test},") for each in missed):
-            yield f"Where Stowplan's time goes on {one.setup.test}, under cProfile:"
+        if one.profile and any(each.startswith(f"{_short(one.setup.title)},") for each in missed):
+            yield f"Where Stowplan's time goes on {_short(one.setup.title)}, under cProfile:"
             yield ""
             yield from ("```text", one.profile, "```", "")
     if absent:
@@ -221,12 +224,12 @@ def _as_they_come(all_found: _Found, targets: Targets) -> Iterator[str]:
     for entry in (each.entry() for each in targets.as_they_come):
         measured = all_found.get((entry.workload, entry.mode))
         if measured is None or not measured.outcome.is_valid:
-            yield f"| {_short(entry)} | | | | | | | | | | not measured |"
+            yield f"| {_short(entry.workload)} | | | | | | | | | | not measured |"
             continue
         yield _row(measured, "; ".join(_doubts(measured)))
         limit = measured.outcome.ratio(KUBE, above=RAW)
         if limit is not None:
-            limits.append(f"{ratio_text(limit, is_limit=False)} on {_short(entry)}")
+            limits.append(f"{ratio_text(limit, is_limit=False)} on {_short(entry.workload)}")
     yield ""
     if limits:
         yield f"`raw` itself is so many times kube-scheduler here: {', '.join(limits)}."
@@ -248,8 +251,16 @@ def _wanted(row: TargetRow) -> str:
     return ", ".join(parts)
 
 
-def _short(entry: WorkloadEntry) -> str:
-    return entry.workload.partition("/")[0]
+def _short(title: str) -> str:
+    """The test's name, with the workload's where the targets have several of the test."""
+    test, _, name = title.partition("/")
+    of_test = {
+        entry.workload
+        for row in all_targets().rows
+        for entry in row.entries
+        if entry.workload.startswith(f"{test}/")
+    }
+    return f"{test}/{name.removesuffix(_HINTS)}" if len(of_test) > 1 else test
 
 
 def _why_absent(entry: WorkloadEntry, measured: Measured | None) -> str:
@@ -275,7 +286,7 @@ def _row(measured: Measured, targets: str) -> str:
     ]
     cpu = outcome.ratio(KUBE, lambda run: run.cpu_per_1000)
     cells = [
-        setup.test,
+        _short(setup.title),
         f"{setup.nodes:,}, {setup.measured:,}{scale}",
         *rates,
         *ratios,
@@ -332,7 +343,7 @@ def _details(measured: Measured) -> str:
         return " / ".join(texts)
 
     cells = [
-        measured.setup.test,
+        _short(measured.setup.title),
         "as they come" if measured.setup.mode == STREAM else measured.setup.mode,
         pair("latency_p50_s", 0, 1000),
         pair("latency_p99_s", 0, 1000),

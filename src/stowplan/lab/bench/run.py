@@ -40,7 +40,7 @@ from stowplan.lab.bench.pace import Pace
 from stowplan.lab.bench.sender import JSON, Sender, run_interruptibly
 from stowplan.lab.controlplane.cluster import ControlPlane
 from stowplan.lab.controlplane.components import ADMISSION_OFF_IN_SCHEDULER_PERF
-from stowplan.lab.controlplane.gates import gate_flags
+from stowplan.lab.controlplane.gates import apiserver_flags
 from stowplan.lab.controlplane.processes import ServerProcess
 from stowplan.workloads.model import CreatePods, Operation, Stage, Workload
 from stowplan.workloads.play import Measurement, play
@@ -72,7 +72,14 @@ class Conditions:
 def can_wait_in_a_backlog(workload: Workload) -> bool:
     """Preparations, then one operation that creates the measured pods; others may come and go."""
     *before, last = workload.operations
-    simple = {"createNodes", "createNamespaces", "createAny", "createPods", "churn"}
+    simple = {
+        "createNodes",
+        "createNamespaces",
+        "createAny",
+        "createResourceDriver",
+        "createPods",
+        "churn",
+    }
     return (
         isinstance(last, CreatePods)
         and last.collect_metrics
@@ -124,12 +131,12 @@ class Trial:
         Raises BenchError or ControlPlaneError if something ends or hangs.
         """
         self._say("starting a control plane")
-        gates = gate_flags("kube-apiserver", self._workload.feature_gates)
+        flags = apiserver_flags(self._workload.feature_gates)
         with ControlPlane(
-            disabled_admission_plugins=ADMISSION_OFF_IN_SCHEDULER_PERF, apiserver_flags=gates
+            disabled_admission_plugins=ADMISSION_OFF_IN_SCHEDULER_PERF, apiserver_flags=flags
         ) as servers:
             self._servers = servers
-            if self._workload.needs_claim_controller:
+            if self._workload.has_devices:
                 # scheduler_perf runs this controller, too.
                 servers.start_controller_manager(controllers="resourceclaim-controller")
             return run_interruptibly(self._measure())
@@ -161,13 +168,15 @@ class Trial:
     # -- the contestant's process ---------------------------------------------------------------
 
     async def start(self, pods: int) -> None:
+        workload = self._workload
         start = Start(
             self._servers.directory,
             self._kubeconfig,
-            pods,
-            self._workload.scheduler_feature_gates,
-            self._workload.emulated_version,
-            self._workload.scheduler_config,
+            None if workload.is_steady else pods,
+            workload.has_devices,
+            workload.scheduler_feature_gates,
+            workload.emulated_version,
+            workload.scheduler_config,
             self._conditions.profile,
         )
         compile_modules()
@@ -345,6 +354,7 @@ class _Backlog(LiveCluster):
 
     async def wait_for_pods(self, namespace: str, names: Collection[str], stage: Stage) -> None:
         if self._trial.is_measuring:
+            await self.wait_for_claims(namespace)
             await self._trial.start(len(names))
         await super().wait_for_pods(namespace, names, stage)
 

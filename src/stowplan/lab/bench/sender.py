@@ -142,6 +142,18 @@ class Sender:
         self._sources.append(iter(requests))
         self._wake()
 
+    def submit_chain(self, requests: Iterable[bytes]) -> None:
+        """Send these one after the other, each when the one before is answered."""
+        job = _Job(iter([((request, ()) for request in requests)]))
+        job.done.add_done_callback(self._chain_done)
+        self._jobs.append(job)
+        self._wake()
+
+    def _chain_done(self, done: asyncio.Future[None]) -> None:
+        problem = done.exception()
+        if isinstance(problem, SendError):
+            self.lost(problem)
+
     async def drain(self) -> None:
         """Wait until everything is answered; raises SendError if a submitted request failed."""
         while self._failure is None and (self._sources or self._is_busy):

@@ -72,13 +72,16 @@ def targets() -> Targets:
 
 
 def _sets() -> dict[str, tuple[WorkloadEntry, ...]]:
-    rows = tuple(entry for row in targets().rows for entry in row.entries)
+    by_title = {row.title: row.entries for row in targets().rows}
+    rows = tuple(entry for entries in by_title.values() for entry in entries)
+    devices = (entry for title in by_title if "Devices" in title for entry in by_title[title])
     return {
         "headline": (
             *rows,
             *(each.entry() for each in targets().as_they_come),
             targets().memory.entry(),
         ),
+        "devices": tuple(devices),
         "quick": tuple(each.entry() for each in targets().quick),
     }
 

@@ -13,6 +13,8 @@ from functools import cache
 
 from stowplan.lab.controlplane.binaries import find_binary
 
+#: DeviceTaintRule has no version that is on by default.
+SERVE_TAINT_RULES = "--runtime-config=resource.k8s.io/v1beta2/devicetaintrules=true"
 _GATE = re.compile(r"^\s*(?:kube:)?(\w+)=true\|false", re.MULTILINE)
 
 
@@ -34,3 +36,8 @@ def gate_flags(server: str, wanted: Mapping[str, bool]) -> list[str]:
     return [
         "--feature-gates=" + ",".join(f"{gate}={str(on).lower()}" for gate, on in known.items())
     ]
+
+
+def apiserver_flags(wanted: Mapping[str, bool]) -> list[str]:
+    """A workload's gates for kube-apiserver, and the kinds of upstream's templates."""
+    return [*gate_flags("kube-apiserver", wanted), SERVE_TAINT_RULES]

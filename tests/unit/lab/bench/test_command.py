@@ -109,9 +109,11 @@ def test_errors_are_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         "stowplan, kube-scheduler, raw, raw/events\n"
     )
     assert code == 2
+    told, _ = fails(capsys, "own.yaml", "--against", "raw,-nobody")
+    assert "'nobody' is unknown" in told
     told, code = fails(capsys, "nowhere.yaml")
     assert "nowhere.yaml" in told
-    assert "nor is it a set, which are headline, quick" in told
+    assert "nor is it a set, which are headline, devices, quick" in told
     assert "Traceback" not in told
     assert code == 2
     told, code = fails(capsys, "own.yaml", "--workload", "Nonsense")

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import ClientSession, web
 
 from stowplan.api.kubeconfig import ClusterConfig
-from stowplan.lab.bench.follow import METADATA_ONLY, FollowedChange, follow, session
+from stowplan.lab.bench.follow import METADATA_ONLY, Followed, FollowedChange, follow, session
 from stowplan.lab.controlplane.processes import ControlPlaneError
 
 
@@ -60,8 +60,11 @@ async def a_client(server: Server) -> AsyncIterator[ClientSession]:
 
 async def seen(server: Server, count: int) -> list[tuple[str, str]]:
     """The first few changes, by type and name."""
-    found: list[FollowedChange] = []
-    async with a_client(server) as client, aclosing(follow(client, "/things", {"a": "b"})) as all_:
+    found: list[FollowedChange[Followed]] = []
+    async with (
+        a_client(server) as client,
+        aclosing(follow(client, "/things", {"a": "b"}, Followed)) as all_,
+    ):
         while len(found) < count:
             found.append(await anext(all_))
     return [(change.type, change.object.metadata.name) for change in found]

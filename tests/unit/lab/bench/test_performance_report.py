@@ -181,10 +181,14 @@ def test_the_report_says_how_many_rounds_do_not_count() -> None:
 def test_sets_name_every_workload_of_the_targets() -> None:
     tests = [entry.workload.partition("/")[0] for entry in SETS["headline"]]
     assert tests[:3] == ["SchedulingBasic", "SchedulingNodeAffinity", "SchedulingSecrets"]
-    assert (len(tests), len(set(tests))) == (25, 21), "three in both modes, one for memory, too"
+    assert (len(tests), len(set(tests))) == (34, 27), "three in both modes, one for memory, too"
     rows = list(chain.from_iterable(one.entries for one in targets().rows))
     assert list(SETS["headline"][: len(rows)]) == rows
-    assert all("QueueingHintsEnabled" in entry.workload for entry in SETS["headline"])
+    without_hints = [one for one in SETS["headline"] if "QueueingHintsEnabled" not in one.workload]
+    assert {one.workload.partition("Resource")[0] for one in without_hints} == {
+        "Extended",
+        "ImplicitExtended",
+    }, "they have no such variant"
     assert len(SETS["quick"]) == 3
 
 

@@ -13,6 +13,7 @@ from stowplan.lab.bench.run import can_wait_in_a_backlog
 from stowplan.lab.bench.targets import SETS, WorkloadEntry, targets
 from stowplan.workloads.load import read_workloads
 from stowplan.workloads.model import CreatePods
+from tests.unit.workloads.conftest import upstream_folder
 
 FILE = """
 - name: Basic
@@ -171,12 +172,43 @@ def test_a_set_has_modes_of_its_own(file: str, monkeypatch: pytest.MonkeyPatch) 
     assert [one.title for one in listed("mine")] == ["Basic/Small", "Churn/Small"]
 
 
-def test_the_headline_takes_a_backlog_but_for_preemption_and_some_in_both_modes() -> None:
+def test_the_headline_takes_a_backlog_where_it_can_and_some_in_both_modes() -> None:
     by_title = {row.title: {each.mode for each in row.entries} for row in targets().rows}
-    assert by_title.pop("Preemption") == {"stream"}
+    for title in ("Preemption", "Devices that come and go"):
+        assert by_title.pop(title) == {"stream"}
     assert set().union(*by_title.values()) == {"backlog"}
     backlog = {each.workload for each in SETS["headline"] if each.mode == "backlog"}
     assert {each.workload for each in targets().as_they_come} < backlog
+
+
+def test_devices_are_every_workload_of_upstream_with_pods_that_is_labelled_performance() -> None:
+    """A pair that differs only by queueing hints counts once, with them."""
+    labelled = [
+        workload.title
+        for file in sorted((upstream_folder() / "dra").rglob("performance-config.yaml"))
+        for workload in read_workloads(file)
+        if "performance" in workload.labels and workload.pods
+    ]
+    with_hints = "_QueueingHintsEnabled"
+    expected = {title for title in labelled if f"{title}{with_hints}" not in labelled}
+    assert {each.workload for each in SETS["devices"]} == expected
+    assert len(expected) == 9
+    assert set(SETS["devices"]) < set(SETS["headline"])
+    items = plan("devices")
+    assert [item.setup.title for item in items if item.setup.without_raw] == []
+    assert all(item.workload.has_devices for item in items)
+
+
+def test_raw_cannot_choose_devices() -> None:
+    upstream_folder()
+    reasons = {item.setup.title: item.setup.without_raw for item in plan("dra")}
+    assert reasons["SchedulingWithResourceClaim/fast"] == "its pods share claims"
+    several = {
+        item.setup.without_raw
+        for file in ("dra/prioritizedlist", "dra/consumablecapacity", "dra/partitionabledevices")
+        for item in plan(file)
+    }
+    assert several == {"its claims ask for particular devices"}
 
 
 def test_a_set_has_scales_of_its_own(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
