@@ -76,6 +76,27 @@ def wanted(rights: Iterable[Right], namespace: str, lease: str = "") -> list[Gra
     ]
 
 
+def container_of(manifests: list[Json]) -> Json:
+    (found,) = one(manifests, "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert isinstance(found, dict)
+    return found
+
+
+def assert_asks_for_little(pod: Json, container: Json) -> None:
+    assert pod["securityContext"] == {
+        "runAsNonRoot": True,
+        "runAsUser": 65532,
+        "runAsGroup": 65532,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    assert {"cpu", "memory"} <= container["resources"]["requests"].keys()
+
+
 @pytest.fixture
 def shared() -> list[Json]:
     return documents(*ROOT.glob("base/*.yaml"))
@@ -83,9 +104,7 @@ def shared() -> list[Json]:
 
 @pytest.fixture
 def container(shared: list[Json]) -> Json:
-    (found,) = one(shared, "Deployment")["spec"]["template"]["spec"]["containers"]
-    assert isinstance(found, dict)
-    return found
+    return container_of(shared)
 
 
 @pytest.fixture
@@ -164,7 +183,7 @@ def test_every_role_is_bound_to_the_service_account(
     assert {name for _, _, name in bindings} >= DELEGATION.keys()
 
 
-@pytest.mark.parametrize("name", ["scheduler", "static", "extender"])
+@pytest.mark.parametrize("name", ["scheduler", "static", "extender", "record"])
 def test_apply_with_f_in_place_of_k_changes_nothing(name: str) -> None:
     """kubectl refuses a Kustomization, but would apply the other files of its folder."""
     assert [file.name for file in (ROOT.parent / name).glob("*.yaml")] == ["kustomization.yaml"]
@@ -231,15 +250,4 @@ def test_the_deployment_asks_for_little_and_runs_as_nobody(
     pod = spec["template"]["spec"]
     assert spec["replicas"] == 2
     assert spec["selector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
-    assert pod["securityContext"] == {
-        "runAsNonRoot": True,
-        "runAsUser": 65532,
-        "runAsGroup": 65532,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-    assert container["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
-    assert {"cpu", "memory"} <= container["resources"]["requests"].keys()
+    assert_asks_for_little(pod, container)

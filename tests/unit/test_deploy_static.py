@@ -10,7 +10,16 @@ import yaml
 
 from stowplan.scheduler.access import rights_for
 from stowplan.static.settings import StaticSettings, make_engine
-from tests.unit.test_deploy import Grant, Json, documents, granted, one, wanted
+from tests.unit.test_deploy import (
+    Grant,
+    Json,
+    assert_asks_for_little,
+    container_of,
+    documents,
+    granted,
+    one,
+    wanted,
+)
 
 REPOSITORY = Path(__file__).parents[2]
 ROOT = REPOSITORY / "deploy" / "static"
@@ -54,9 +63,7 @@ def shared() -> list[Json]:
 
 @pytest.fixture
 def container(shared: list[Json]) -> Json:
-    (found,) = one(shared, "Deployment")["spec"]["template"]["spec"]["containers"]
-    assert isinstance(found, dict)
-    return found
+    return container_of(shared)
 
 
 @pytest.mark.parametrize(
@@ -134,18 +141,7 @@ def test_the_deployment_asks_for_little_and_runs_as_nobody(
     shared: list[Json], container: Json
 ) -> None:
     pod = one(shared, "Deployment")["spec"]["template"]["spec"]
-    assert pod["securityContext"] == {
-        "runAsNonRoot": True,
-        "runAsUser": 65532,
-        "runAsGroup": 65532,
-        "seccompProfile": {"type": "RuntimeDefault"},
-    }
-    assert container["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
-    assert {"cpu", "memory"} <= container["resources"]["requests"].keys()
+    assert_asks_for_little(pod, container)
     assert "volumes" not in pod, "it needs nothing but its token"
 
 

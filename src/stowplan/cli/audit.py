@@ -15,7 +15,7 @@ import msgspec
 from stowplan import __version__
 from stowplan.audit.findings import KINDS, Options, Report
 from stowplan.audit.text import report_text
-from stowplan.cli.options import duration, kubeconfig_options
+from stowplan.cli.options import duration, file_option, kubeconfig_options
 from stowplan.cli.tables import OutputFormat, output_option, print_object
 from stowplan.clock import SystemClock
 from stowplan.config.durations import Duration
@@ -55,25 +55,19 @@ def _kinds(context: click.Context, parameter: click.Parameter, value: Any) -> fr
 @click.option("--etcd-cacert", metavar="FILE", default="", help="CA of the certificate of --etcd.")
 @click.option("--etcd-cert", metavar="FILE", default="", help="Client certificate for --etcd.")
 @click.option("--etcd-key", metavar="FILE", default="", help="Private key of --etcd-cert.")
-@click.option(
+@file_option(
     "--history",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Audit a history that --save-history wrote.",
+    "Audit a history that --save-history wrote.",
 )
-@click.option(
+@file_option(
     "--save-history",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Also write the history of --etcd to a file.",
+    "Also write the history of --etcd to a file.",
 )
-@click.option(
+@file_option(
     "--audit-log",
-    metavar="FILE",
-    multiple=True,
-    type=click.Path(path_type=Path),
-    help="Audit log of kube-apiserver, beside --etcd or --history: finds bindings carried out "
+    "Audit log of kube-apiserver, beside --etcd or --history: finds bindings carried out "
     "twice, and who bound a pod. Can be repeated.",
+    multiple=True,
 )
 @click.option(
     "--only", multiple=True, metavar="KIND", callback=_kinds, help="Report these kinds only."

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
 
+from stowplan.cli.options import file_option, html_option
 from stowplan.cli.tables import print_object, print_table
 from stowplan.errors import ConfigError, StowplanError
 from stowplan.output_file import check_output_file
@@ -37,7 +38,8 @@ EXIT_SOME_FAILED: Final = 1
     metavar="NAME,...",
     default="kube-scheduler,raw",
     show_default=True,
-    help="Compare Stowplan with these: kube-scheduler, raw, raw/events (raw includes it).",
+    help="Compare Stowplan with these: kube-scheduler, raw, raw/events (raw includes it). A name "
+    "after a minus sign is left out: raw,-raw/events.",
 )
 @click.option(
     "--only",
@@ -96,23 +98,16 @@ EXIT_SOME_FAILED: Final = 1
 @click.option(
     "-o", "--output", type=click.Choice(["json"]), help="Print results, or the list, as JSON."
 )
-@click.option(
-    "--html",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write a self-contained HTML page with plots.",
-)
-@click.option(
+@html_option("plots")
+@file_option(
     "--report",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write targets and results as Markdown (docs/performance.md).",
+    "Write targets and results as Markdown (docs/performance.md).",
+    dir_okay=False,
 )
-@click.option(
+@file_option(
     "--runs",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write every run behind the results, one JSON object per line.",
+    "Write every run behind the results, one JSON object per line.",
+    dir_okay=False,
 )
 def bench(
     file: str,
@@ -141,8 +136,10 @@ def bench(
 
     \b
       path       a performance-config.yaml
-      workloads  misc, affinity, topology_spreading, volumes, event_handling (upstream's files)
-      set        headline (what docs/performance.md shows), quick (a few minutes)
+      workloads  misc, affinity, topology_spreading, volumes, event_handling,
+                 dra and others in Kubernetes' scheduler_perf
+      set        headline (what docs/performance.md shows), devices (its part about devices),
+                 quick (a few minutes)
 
     \b
       $ stowplan bench misc --list
@@ -272,12 +269,15 @@ def _contestants(against: str, only: str | None) -> list[Contestant]:
     from stowplan.lab.bench.contestants import CONTESTANTS
 
     names = [name.strip() for name in (only or f"stowplan,{against}").split(",") if name.strip()]
-    for name in names:
+    for name in (each.removeprefix("-") for each in names):
         if not any(one.is_chosen_by([name]) for one in CONTESTANTS):
             known = ", ".join(one.key for one in CONTESTANTS)
             where = "--only" if only else "--against"
             raise ConfigError(f"{name!r} is unknown; choose from: {known}", where=where)
-    return [one for one in CONTESTANTS if one.is_chosen_by(names)]
+    left_out = [name.removeprefix("-") for name in names if name.startswith("-")]
+    return [
+        one for one in CONTESTANTS if one.is_chosen_by(names) and not one.is_chosen_by(left_out)
+    ]
 
 
 def _list(file: str, pattern: str, output: str | None) -> None:

@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from stowplan.cli.options import file_option, html_option
 from stowplan.cli.played import write
 from stowplan.cli.tables import OutputFormat, output_option, print_object
 from stowplan.output_file import check_output_file
@@ -22,34 +23,29 @@ EXIT_FAILED: Final = 1
     "names",
     multiple=True,
     metavar="NAME",
-    help="What to call a run; given as often as there are runs. Default: the file's name.",
+    help="What to call a run; given as often as there are runs. Default: the file's name; of a run "
+    "that a sweep kept, its configuration and seed.",
 )
-@click.option(
+@file_option(
     "--prices",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Prices of nodes per hour by instance type, in YAML: `m5.large: 0.096`. For recordings; "
+    "Prices of nodes per hour by instance type, in YAML: `m5.large: 0.096`. For recordings; "
     "others have theirs from the run. Default: the label stowplan.io/price-per-hour.",
+    dir_okay=False,
 )
 @click.option(
     "--fail-on",
     "conditions",
     multiple=True,
     metavar="CONDITION",
-    help="Exit with 1 if it holds for a run but the first: pending_p99>30s, cpu<60%, cost>1.1x (of "
-    "the first run). Can be repeated.",
+    help="Exit with 1 if it holds for a run other than the first: pending_p99>30s, cpu<60%, "
+    "cost>1.1x (of the first run). Can be repeated.",
 )
-@click.option(
-    "--html",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write a self-contained HTML page with plots.",
-)
-@click.option(
+@html_option("plots")
+@file_option(
     "--pods",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write every pod of every run as a CSV table.",
+    "Write every pod of every run as a table: CSV, or Parquet if the name ends with .parquet "
+    "(needs stowplan[data]).",
+    dir_okay=False,
 )
 @output_option()
 def compare(
@@ -73,18 +69,27 @@ def compare(
     figures.
     """
     from stowplan.sim.results.comparing import compare as compared
-    from stowplan.sim.results.conditions import parse_condition
-    from stowplan.sim.results.files import load, named, read_prices
+    from stowplan.sim.results.conditions import WITHOUT_PRICES, parse_condition
+    from stowplan.sim.results.files import load, name_of, named, read_prices
     from stowplan.sim.results.text import data_of, text_of
 
     if names and len(names) != len(files):
         raise click.UsageError(f"--name is given {len(names)} times for {len(files)} files.")
     for path, option in ((html, "--html"), (pods, "--pods")):
-        check_output_file(path, option)
+        check_output_file(path, option, inputs=[*files, prices])
+    if pods is not None and pods.suffix == ".parquet":
+        from stowplan.sim.results.extras import needed
+
+        needed("pyarrow", "data", where=f"--pods {pods}")
     asked = [parse_condition(text) for text in conditions]
     table = read_prices(prices) if prices is not None else {}
     runs = [load(path, prices=table) for path in files]
-    comparison = compared(named(runs, names))
+    comparison = compared(named(runs, names or map(name_of, files, runs)))
+    failed = [text for each in asked for text in each.failures(comparison)]
+    if prices is not None:
+        for run in comparison.runs:
+            if not run.has_prices:
+                click.echo(f"Warning: {run.name}: {WITHOUT_PRICES}", err=True)
     if html is not None:
         from stowplan.sim.results.page import page_of
 
@@ -97,7 +102,6 @@ def compare(
         click.echo(text_of(comparison), nl=False)
     else:
         print_object(data_of(comparison), output)
-    failed = [text for each in asked for text in each.failures(comparison)]
     for text in failed:
         click.secho(f"FAIL {text}", fg="red", err=True)
     return EXIT_FAILED if failed else 0

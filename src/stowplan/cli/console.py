@@ -12,14 +12,22 @@ import click
 from stowplan import __version__
 from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import ClusterConfig, load_cluster_config
-from stowplan.cli.options import PORT, kubeconfig_options, logging_options
+from stowplan.cli.options import (
+    PORT,
+    feature_gates_option,
+    file_option,
+    kubeconfig_options,
+    logging_options,
+)
 from stowplan.config.defaults import default_config
+from stowplan.config.feature_gates import FeatureGates
 from stowplan.config.load import load_config
 from stowplan.console.follow import check_rights, follow_cluster
 from stowplan.console.mirror import ClusterMirror, mirror_of
 from stowplan.console.serving import PORT as DEFAULT_PORT
 from stowplan.console.serving import Access, Console
 from stowplan.errors import StowplanError
+from stowplan.judge.configuration import default_registry
 from stowplan.server.listen import open_port
 from stowplan.server.serving import run_on_loop, stop_on_signals
 from stowplan.server.serving_options import LOOPBACK, ConsoleOptions, ServingOptions
@@ -40,23 +48,17 @@ from stowplan.server.serving_options import LOOPBACK, ConsoleOptions, ServingOpt
     show_default=True,
     help="Address to listen on. Beyond loopback the console uses HTTPS, and users sign in.",
 )
-@click.option(
+@file_option(
     "--tls-cert-file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Certificate for HTTPS. Default: a self-signed one.",
+    "Certificate for HTTPS. Default: a self-signed one.",
 )
-@click.option(
+@file_option(
     "--tls-private-key-file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Private key of --tls-cert-file.",
+    "Private key of --tls-cert-file.",
 )
-@click.option(
+@file_option(
     "--token-file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Users sign in with the token in this file. Default: with a token of the cluster.",
+    "Users sign in with the token in this file. Default: with a token of the cluster.",
 )
 @click.option(
     "--config",
@@ -65,6 +67,7 @@ from stowplan.server.serving_options import LOOPBACK, ConsoleOptions, ServingOpt
     help="The scheduler's configuration, for explanations. Default: kube-scheduler's default "
     "profile.",
 )
+@feature_gates_option
 @kubeconfig_options
 @logging_options
 def console(
@@ -74,6 +77,7 @@ def console(
     tls_private_key_file: Path | None,
     token_file: Path | None,
     config_file: str | None,
+    gates: FeatureGates,
     kubeconfig: str | None,
     context: str | None,
 ) -> None:
@@ -102,7 +106,7 @@ def console(
         )
     config = load_config(config_file) if config_file else default_config()
     access = load_cluster_config(kubeconfig=kubeconfig, context=context)
-    run_on_loop(_serve(access, mirror_of(config), options, serving))
+    run_on_loop(_serve(access, mirror_of(config, default_registry(gates)), options, serving))
 
 
 async def _serve(

@@ -20,11 +20,10 @@ from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.apiserver.server import ApiServer
 from stowplan.cli.invocation import own_command
 from stowplan.cli.main import EXIT_INTERRUPTED
-from stowplan.cli.options import PORT
+from stowplan.cli.options import PORT, console_port_option
 from stowplan.cli.tables import OutputFormat, output_option, print_object, print_table
 from stowplan.config.defaults import default_config
 from stowplan.console.mirror import MirroringHandlers, mirror_of
-from stowplan.console.serving import PORT as DEFAULT_CONSOLE_PORT
 from stowplan.console.serving import Console
 from stowplan.demo.displays import Display, LiveTable, PlainLines
 from stowplan.demo.show import DemoResult, Show, ShowOptions
@@ -66,16 +65,8 @@ _NAMED: Final = 8  # pods that an error names; the table has them all
     show_default=True,
     help="Port of the simulated cluster's API; 0 picks a free one.",
 )
-@click.option(
-    "--console",
-    "console_port",
-    type=PORT,
-    metavar="[PORT]",
-    is_flag=False,
-    flag_value=DEFAULT_CONSOLE_PORT,
-    default=None,
-    help=f"Serve the web console on 127.0.0.1, at this port or {DEFAULT_CONSOLE_PORT}; 0 picks a "
-    "free one.",
+@console_port_option(
+    "Serve the web console on 127.0.0.1, at this port or 10270; 0 picks a free one."
 )
 @output_option()
 def demo(
@@ -138,7 +129,8 @@ async def _run(
     stop = asyncio.Event()
     _listen_to_signals(stop, terminal)
     delay_s = _KUBELET_DELAY_S / options.speed
-    server = ApiServer(kubelet=KubeletOptions(start_delay_s=delay_s, stop_delay_s=delay_s))
+    kubelet = KubeletOptions(start_delay_s=delay_s, stop_delay_s=delay_s)
+    server = ApiServer(kubelet=kubelet, device_claims=True)
     try:
         await server.start(_HOST, port)
     except OSError as error:

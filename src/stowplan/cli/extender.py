@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from stowplan.cli.options import PORT, duration, logging_options
+from stowplan.cli.options import PORT, duration, file_option, logging_options
 from stowplan.config.durations import Duration
 from stowplan.errors import ConfigError
 
@@ -89,27 +89,19 @@ _FILE: Final = click.Path(path_type=Path)
     show_default=True,
     help="Permissions of the socket.",
 )
-@click.option(
+@file_option(
     "--tls-cert-file",
-    type=_FILE,
-    metavar="FILE",
-    help="Serve HTTPS with this certificate and its chain. This file and the three below are "
+    "Serve HTTPS with this certificate and its chain. This file and the three below are "
     "reloaded when they change.",
 )
-@click.option(
-    "--tls-private-key-file", type=_FILE, metavar="FILE", help="Private key of the certificate."
-)
-@click.option(
+@file_option("--tls-private-key-file", "Private key of the certificate.")
+@file_option(
     "--client-ca-file",
-    type=_FILE,
-    metavar="FILE",
-    help="Accept clients with a certificate signed by one of these CAs; reject others.",
+    "Accept clients with a certificate signed by one of these CAs; reject others.",
 )
-@click.option(
+@file_option(
     "--token-file",
-    type=_FILE,
-    metavar="FILE",
-    help="Accept clients with a bearer token from this file, one token per line; reject others. "
+    "Accept clients with a bearer token from this file, one token per line; reject others. "
     "With --client-ca-file, either is enough.",
 )
 @click.option(

@@ -20,6 +20,7 @@ import click
 
 from stowplan.cli.groups import CommandGroup
 from stowplan.cli.invocation import typed
+from stowplan.cli.options import file_option
 from stowplan.clock import rfc3339
 from stowplan.errors import ConfigError
 from stowplan.learn.course import Course, Lesson
@@ -274,11 +275,9 @@ def _list_of(texts: Iterable[str]) -> None:
 
 @learn.command()
 @click.argument("lesson", metavar="[LESSON|FILE.py]", required=False)
-@click.option(
+@file_option(
     "--scenario",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Scenario in Python or YAML. Default: that of the mini-kube-scheduler, in which a pod "
+    "Scenario in Python or YAML. Default: that of the mini-kube-scheduler, in which a pod "
     "waits for a node.",
 )
 @on_option

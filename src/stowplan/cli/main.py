@@ -75,6 +75,10 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
         "stowplan.cli.compare:compare",
         "Set runs side by side: what moved, what fits now, what it costs.",
     ),
+    "sweep": LazyCommand(
+        "stowplan.cli.sweep:sweep",
+        "Simulate many configurations on many workloads, on all cores.",
+    ),
     "shadow": LazyCommand(
         "stowplan.cli.shadow:shadow",
         "Compare a configuration with the scheduler that serves a cluster.",

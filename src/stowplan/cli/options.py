@@ -12,11 +12,13 @@ import functools
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, ParamSpec, TypeVar
 
 import click
 
 from stowplan.config.durations import Duration, parse_duration
+from stowplan.config.feature_gates import FeatureGates, parse_gates
 from stowplan.loader.numbers import whole_number
 from stowplan.logs import LogFormat, configure
 
@@ -36,6 +38,8 @@ class _Port(click.IntRange):
 
 
 PORT: Final = _Port(0, 65535)
+#: That of `console.serving`, which is slow to import.
+_CONSOLE_PORT: Final = 10270
 _NUMBER: Final = re.compile(r"[+-]?[0-9]+(\.[0-9]+)?")
 
 
@@ -104,6 +108,41 @@ def byte_size(value: object) -> int:
     return size
 
 
+def file_option(name: str, help_text: str, **more: Any) -> Callable[[F], F]:
+    """Add an option whose value is the path of a file; `more` is for `click.option`.
+
+    With `dir_okay=False`, the path of a folder is refused.
+    """
+    kind = click.Path(path_type=Path, dir_okay=more.pop("dir_okay", True))
+    return click.option(name, type=kind, metavar="FILE", help=help_text, **more)
+
+
+def length_option(example: str) -> Callable[[F], F]:
+    """Add `--for`, passed to the command as `length`."""
+    return click.option(
+        "--for",
+        "length",
+        type=duration,
+        default="0s",
+        metavar="DURATION",
+        help=f"Stop after this time, such as {example}. Default: at Ctrl-C or SIGTERM.",
+    )
+
+
+def console_port_option(help_text: str) -> Callable[[F], F]:
+    """Add `--console` for a console on loopback, passed to the command as `console_port`."""
+    return click.option(
+        "--console",
+        "console_port",
+        type=PORT,
+        metavar="[PORT]",
+        is_flag=False,
+        flag_value=_CONSOLE_PORT,
+        default=None,
+        help=help_text,
+    )
+
+
 def ledger_options(command: F) -> F:
     """Add `--ledger`, `--ledger-size` and `--ledger-memory`."""
     for name, default, help_text in (
@@ -127,6 +166,49 @@ def ledger_options(command: F) -> F:
     )(command)
 
 
+def console_options(beyond_loopback: str, token_file: str) -> Callable[[F], F]:
+    """`--console` and `--console-token-file`, with what the command's help says about them."""
+
+    def add(command: F) -> F:
+        command = file_option("--console-token-file", token_file)(command)
+        return click.option(
+            "--console",
+            type=host_port,
+            metavar="[[ADDRESS:]PORT]",
+            is_flag=False,
+            flag_value=f"127.0.0.1:{_CONSOLE_PORT}",
+            default=None,
+            help="Serve the web console, by default on 127.0.0.1:10270; port 0 picks a free one. "
+            + beyond_loopback,
+        )(command)
+
+    return add
+
+
+def record_options(command: F) -> F:
+    """Add `--record` and what goes with it."""
+    for name, kind, default, metavar, help_text in (
+        ("--record-keep", click.IntRange(0), 0, "N", "Keep the newest N recordings; 0 keeps all."),
+        ("--record-after", duration, "24h", "DURATION", "Begin a new recording after this time."),
+        ("--record-size", byte_size, "256Mi", "SIZE", "Begin a new recording at this size."),
+    ):
+        command = click.option(
+            name, type=kind, default=default, metavar=metavar, show_default=True, help=help_text
+        )(command)
+    command = click.option(
+        "--record-hash-names",
+        is_flag=True,
+        help="Replace names and label values in recordings by hashes.",
+    )(command)
+    return click.option(
+        "--record",
+        type=click.Path(path_type=Path, file_okay=False),
+        metavar="DIR",
+        help="Record the cluster and all attempts into this folder, by a process beside the "
+        "scheduler. Needs to read the whole cluster. See docs/record.md.",
+    )(command)
+
+
 def kubeconfig_options(command: F) -> F:
     """Add kubectl's `--kubeconfig` and `--context`."""
     command = click.option("--context", metavar="NAME", help="Context of the kubeconfig to use.")(
@@ -138,6 +220,13 @@ def kubeconfig_options(command: F) -> F:
         help="Kubeconfig file. Default: the first of $KUBECONFIG, the pod's service account and "
         "~/.kube/config.",
     )(command)
+
+
+def html_option(content: str) -> Callable[[F], F]:
+    """Add `--html`."""
+    return file_option(
+        "--html", f"Write a self-contained HTML page with {content}.", dir_okay=False
+    )
 
 
 def plugin_option(command: F) -> F:
@@ -152,6 +241,26 @@ def plugin_option(command: F) -> F:
     )(command)
 
 
+def feature_gates_option(command: F) -> F:
+    """Add `--feature-gates` to a command that makes decisions beside a scheduler."""
+    return click.option(
+        "--feature-gates",
+        "gates",
+        metavar="NAME=BOOL",
+        multiple=True,
+        callback=_read_gates,
+        help="Feature gates of the scheduler, separated by commas. DRADeviceTaintRules=true obeys "
+        "DeviceTaintRules.",
+    )(command)
+
+
+def _read_gates(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> FeatureGates:
+    gates = parse_gates(setting for text in given for setting in text.split(",") if setting)
+    for sentence in gates.without_effect():
+        click.echo(f"Warning: --feature-gates: {sentence}", err=True)
+    return gates
+
+
 def verify_option(default: int) -> Callable[[F], F]:
     """`--verify-decisions`, the self-check."""
     return click.option(
@@ -162,7 +271,7 @@ def verify_option(default: int) -> Callable[[F], F]:
         show_default=True,
         help="Make every N-th decision a second time on a cluster that is rebuilt from the stored "
         "objects, and compare. A difference is logged as an error and counted, and all caches are "
-        "dropped. In a large cluster fewer are verified: one in (nodes + pods) / 16. 0 turns it "
+        "dropped. In a large cluster fewer are verified: one in (nodes + pods) / 2. 0 turns it "
         "off.",
     )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from stowplan.cli.options import file_option
 from stowplan.cli.tables import OutputFormat, print_object, print_table
 from stowplan.errors import ConfigError
 
@@ -21,24 +22,25 @@ if TYPE_CHECKING:
 
 def result_options(command: F) -> F:
     """Add `--result` and `--prices`."""
-    command = click.option(
+    command = file_option(
         "--prices",
-        type=click.Path(path_type=Path, dir_okay=False),
-        metavar="FILE",
-        help="With --result: prices of nodes per hour by instance type, in YAML: `m5.large: 0.1`.",
+        "With --result: prices of nodes per hour by instance type, in YAML: `m5.large: 0.1`.",
+        dir_okay=False,
     )(command)
-    return click.option(
+    return file_option(
         "--result",
-        type=click.Path(path_type=Path, dir_okay=False),
-        metavar="FILE",
-        help="Write the run for `stowplan compare`: every pod, and the cluster over time. Gzipped "
+        "Write the run for `stowplan compare`: every pod, and the cluster over time. Gzipped "
         "if the name ends with .gz.",
+        dir_okay=False,
     )(command)
 
 
-def prices_of(path: Path | None) -> dict[str, float]:
+def prices_of(path: Path | None, result: Path | None) -> dict[str, float]:
+    """The prices of nodes in a file, for the run that is written to `result`."""
     if path is None:
         return {}
+    if result is None:
+        raise ConfigError("prices are for --result. Fix: add --result FILE", where="--prices")
     from stowplan.sim.results.files import read_prices
 
     return read_prices(path)

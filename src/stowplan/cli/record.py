@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import click
+from click.core import ParameterSource
 
 from stowplan import __version__
 from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import ClusterConfig, load_cluster_config
-from stowplan.cli.options import byte_size, duration, kubeconfig_options, logging_options
+from stowplan.cli.options import (
+    byte_size,
+    duration,
+    kubeconfig_options,
+    length_option,
+    logging_options,
+)
 from stowplan.clock import SystemClock
 from stowplan.config.durations import Duration
 from stowplan.errors import ConfigError, StowplanError
+from stowplan.output_file import check_output_file
 from stowplan.present.status_line import PLAIN_INTERVAL_S, StatusLine
-from stowplan.recording.files import Output, Rotation
+from stowplan.present.tables import counted
+from stowplan.recording.files import Output, Rotation, check_continues
 from stowplan.recording.recorder import Recorder
 from stowplan.recording.scrub import Hashed
 from stowplan.server.serving import run_on_loop, stop_on_signals
@@ -28,14 +40,7 @@ _LEAST_SIZE: Final = 1 << 20
 
 @click.command()
 @click.argument("path")
-@click.option(
-    "--for",
-    "length",
-    type=duration,
-    default="0s",
-    metavar="DURATION",
-    help="Stop after this time, such as 24h. Default: at Ctrl-C or SIGTERM.",
-)
+@length_option("24h")
 @click.option(
     "--hash-names",
     is_flag=True,
@@ -60,11 +65,18 @@ _LEAST_SIZE: Final = 1 << 20
 )
 @click.option(
     "--keep",
-    type=click.IntRange(0),
-    default=0,
+    type=click.IntRange(1),
+    default=None,
     metavar="N",
     help="PATH is a folder: keep the newest N files. Default: all.",
 )
+@click.option(
+    "--beside",
+    is_flag=True,
+    hidden=True,
+    help="Record attempts of `stowplan run` from standard input, and stop at its end.",
+)
+@click.option("--master", default="", hidden=True)
 @kubeconfig_options
 @logging_options
 def record(
@@ -73,7 +85,9 @@ def record(
     hash_names: bool,
     rotate_size: int,
     rotate_after: Duration,
-    keep: int,
+    keep: int | None,
+    beside: bool,
+    master: str,
     kubeconfig: str | None,
     context: str | None,
 ) -> None:
@@ -84,9 +98,9 @@ def record(
       $ stowplan record recordings/ --keep 7
 
     PATH is a file, or a folder (it exists, or the name ends with /) for files that are rotated by
-    size and time. A file that exists is continued. Pods, nodes, volumes and whatever else
-    schedulers look at are listed once and then watched; the cluster is only read, whatever
-    scheduler serves it.
+    size and time. A recording that exists is continued, unless its names are hashed. Pods, nodes,
+    volumes and whatever else schedulers look at are listed once and then watched; the cluster is
+    only read, whatever scheduler serves it.
 
     Environment variables, commands, annotations and messages are never written, and Secrets and
     ConfigMaps never read. Everything written is readable after a kill. The format is lines of JSON,
@@ -95,29 +109,53 @@ def record(
     is_folder = path.endswith("/") or Path(path).is_dir()
     if is_folder and rotate_size < _LEAST_SIZE:
         raise ConfigError("is too small. Fix: give at least 1Mi", where="--rotate-size")
-    cluster = load_cluster_config(kubeconfig=kubeconfig, context=context)
-    rotation = Rotation(rotate_size, rotate_after, keep) if is_folder else None
+    if not is_folder:
+        _refuse_rotation()
+        check_output_file(Path(path))
+        check_continues(Path(path), names="hashed" if hash_names else "kept")
+    cluster = load_cluster_config(kubeconfig=kubeconfig, context=context, master=master)
+    rotation = Rotation(rotate_size, rotate_after, keep or 0) if is_folder else None
     output = Output(Path(path), clock=SystemClock(), rotation=rotation)
     hashed = Hashed() if hash_names else None
-    run_on_loop(_record(cluster, output, hashed, length))
+    run_on_loop(_record(cluster, output, hashed, length, is_beside=beside))
+
+
+def _refuse_rotation() -> None:
+    """One file is not rotated, and an option that does nothing would be a promise."""
+    given = click.get_current_context().get_parameter_source
+    for name in ("rotate_size", "rotate_after", "keep"):
+        if given(name) is not ParameterSource.DEFAULT:
+            raise ConfigError(
+                "is for folders. Fix: end PATH with /, or leave it out",
+                where=f"--{name.replace('_', '-')}",
+            )
 
 
 async def _record(
-    cluster: ClusterConfig, output: Output, hashed: Hashed | None, length_s: float
+    cluster: ClusterConfig,
+    output: Output,
+    hashed: Hashed | None,
+    length_s: float,
+    *,
+    is_beside: bool,
 ) -> None:
     line = StatusLine(sys.stderr, plain_interval_s=PLAIN_INTERVAL_S * 4)
     told: list[str] = []
     stop = asyncio.Event()
-    stop_on_signals(stop)
+    if not is_beside:
+        stop_on_signals(stop)
 
     def tell(recorder: Recorder) -> None:
         if not told:
-            told.append(f"Recording to {output.current}")
+            listed = counted(recorder.listed, "object")
+            told.append(f"Recording to {output.current}; {listed} listed")
             click.echo(told[0], err=True)
         line.update(lambda: _progress(recorder, output))
 
     async with ApiClient(cluster, user_agent=_USER_AGENT) as client:
         recorder = Recorder(client, output, hashed=hashed, version=__version__, on_progress=tell)
+        if is_beside:
+            _listen(recorder, stop)
         recording = asyncio.create_task(recorder.run(), name="record")
         stopping = asyncio.create_task(stop.wait(), name="stop")
         await asyncio.wait(
@@ -143,9 +181,28 @@ async def _record(
         click.echo(f"Warning: {kind} are not in it: {why}", err=True)
 
 
+def _listen(recorder: Recorder, stop: asyncio.Event) -> None:
+    """Hand the attempts in standard input to the recorder, in a thread; its end is the stop."""
+    from stowplan.server.recording import decision_of
+
+    # Ctrl-C reaches this process, too; the scheduler closes the pipe when it has ended.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    loop = asyncio.get_running_loop()
+
+    def listen() -> None:
+        # Not sys.stdin: Python aborts if it exits while a thread reads from that.
+        with (
+            suppress(RuntimeError),  # the loop is closed: recording has failed
+            open(sys.stdin.fileno(), "rb", closefd=False) as attempts,
+        ):
+            for line in attempts:
+                loop.call_soon_threadsafe(recorder.decided, decision_of(line))
+            loop.call_soon_threadsafe(stop.set)
+
+    threading.Thread(target=listen, name="attempts", daemon=True).start()
+
+
 def _progress(recorder: Recorder, output: Output) -> str:
-    gaps = f", {recorder.gaps} gaps" if recorder.gaps else ""
-    return (
-        f"{output.current}: {recorder.entries:,} changes,"
-        f" {recorder.written / (1 << 20):.1f} MiB{gaps}"
-    )
+    gaps = f", {counted(recorder.gaps, 'gap')}" if recorder.gaps else ""
+    entries = "1 entry" if recorder.entries == 1 else f"{recorder.entries:,} entries"
+    return f"{output.current}: {entries}, {recorder.written / (1 << 20):.1f} MiB{gaps}"

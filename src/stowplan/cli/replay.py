@@ -6,11 +6,11 @@ import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from stowplan.cli.options import plugin_option
+from stowplan.cli.options import feature_gates_option, file_option, html_option, plugin_option
 from stowplan.cli.played import (
     both,
     decision_log,
@@ -22,9 +22,14 @@ from stowplan.cli.played import (
     write,
 )
 from stowplan.cli.tables import OutputFormat, output_option, print_object
+from stowplan.config.feature_gates import FeatureGates
 from stowplan.errors import ConfigError
 from stowplan.logs import configure
 from stowplan.output_file import check_output_file
+from stowplan.present.tables import printable
+
+#: Gaps of a recording that are named; the summary counts all.
+_WARNED: Final = 5
 
 if TYPE_CHECKING:
     from stowplan.sim.scenarios import Options
@@ -39,17 +44,18 @@ if TYPE_CHECKING:
     help="KubeSchedulerConfiguration to play it under. Default: kube-scheduler's defaults.",
 )
 @plugin_option
+@feature_gates_option
 @click.option(
     "--follow",
     is_flag=True,
     help="Judge every recorded decision on the recorded cluster, and show where this configuration "
     "would have chosen another node.",
 )
-@click.option(
+@file_option(
     "--nodes",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Play it on the nodes of this trace, export or generator instead of the recorded ones.",
+    "Play it on the nodes of this file instead of the recorded ones: manifests, or a trace, "
+    "export or generator.",
+    dir_okay=False,
 )
 @click.option(
     "--reschedule",
@@ -64,25 +70,19 @@ if TYPE_CHECKING:
     help="max: in virtual time, as fast as it goes. 1x: in real time.",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, metavar="N", help="For random choices.")
-@click.option(
+@file_option(
     "--decisions",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write one JSON line per attempt, eviction and binding; with --follow, per recorded "
-    "decision.",
+    "Write one JSON line per attempt, eviction and binding; with --follow, per recorded decision.",
+    dir_okay=False,
 )
-@click.option(
-    "--html",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write a self-contained HTML page with the cluster and its timeline.",
-)
+@html_option("the cluster and its timeline")
 @result_options
 @output_option()
 def replay(
     file: Path,
     config_file: str | None,
     plugins: Sequence[str],
+    gates: FeatureGates,
     follow: bool,
     nodes: Path | None,
     reschedule: bool,
@@ -110,12 +110,15 @@ def replay(
     configure(0, "text")
     logging.getLogger("stowplan").setLevel(logging.WARNING)
     for path, option in ((decisions, "--decisions"), (html, "--html"), (result, "--result")):
-        check_output_file(path, option)
+        check_output_file(path, option, inputs=(file, config_file, nodes, prices))
+    if gates.is_enabled("DRADeviceTaintRules"):
+        _warn_without_rules(file)
     if not follow:
         return _play(
             file,
             config_file,
             plugins,
+            gates,
             nodes,
             reschedule,
             speed,
@@ -130,18 +133,20 @@ def replay(
         (nodes, "--nodes"),
         (html, "--html"),
         (result, "--result"),
+        (prices, "--prices"),
         (reschedule, "--reschedule"),
         (speed != "max", "--speed"),
     ):
         if given:
             raise ConfigError("does not go with --follow, which plays nothing", where=option)
-    return _follow(file, config_file, plugins, decisions, output)
+    return _follow(file, config_file, plugins, gates, decisions, output)
 
 
 def _play(
     file: Path,
     config_file: str | None,
     plugins: Sequence[str],
+    gates: FeatureGates,
     nodes: Path | None,
     reschedule: bool,
     speed: str,
@@ -160,6 +165,10 @@ def _play(
     keep_freed_memory()
     grow_without_collecting()
     trace = load_replay(file, nodes=nodes, reschedule=reschedule)
+    for row in trace.reading.examples:
+        click.echo(f"Warning: {row.where}: {printable(row.reason)}", err=True)
+    for at, note in trace.reading.gaps[:_WARNED]:
+        click.echo(f"Warning: {file}: gap at {at:,.1f} s: {printable(note)}", err=True)
     live = Live(None, sys.stderr)
     kept: list[str] = []
 
@@ -177,23 +186,30 @@ def _play(
                 keeps_entries=html is not None or output is not None,
                 own_priorities=True,
                 observes=result is not None,
-                prices=prices_of(prices),
+                prices=prices_of(prices, result),
             ),
             config_file,
             plugins,
+            gates,
         )
         live.begin(trace.pods)
+        attempts = logging.getLogger("stowplan.scheduler.decision_log")
+        level = attempts.level
+        attempts.setLevel(logging.CRITICAL)  # pods that wait, and why, are in the report
         try:
             outcome = run_scenario(
                 scenario, on="virtual" if speed == "max" else "embedded", options=options
             )
         finally:
+            attempts.setLevel(level)
             live.end()
+    if outcome.problem:
+        outcome.problem = f"{file}: {outcome.problem}"
+    save_result(outcome, result)
     if html is not None:
         from stowplan.sim.scenarios.page import page
 
         write(html, page(outcome, about=f"Replay of {file.name}"))
-    save_result(outcome, result)
     if output is None:
         show(outcome)
     else:
@@ -201,7 +217,20 @@ def _play(
     return 0 if outcome.is_ok else 1
 
 
-def _scheduled(options: Options, config_file: str | None, plugins: Sequence[str]) -> Options:
+def _warn_without_rules(file: Path) -> None:
+    """Say that a recording has none of the rules that the gate is about."""
+    from stowplan.api.resources import DEVICE_TAINT_RULES
+    from stowplan.recording.reading import first_header
+
+    header = first_header(file)
+    if header is not None and DEVICE_TAINT_RULES.kind not in header.kinds:
+        text = f"{file} has no DeviceTaintRules: the recorder could not read them"
+        click.echo(f"Warning: {text}", err=True)
+
+
+def _scheduled(
+    options: Options, config_file: str | None, plugins: Sequence[str], gates: FeatureGates
+) -> Options:
     from dataclasses import replace
 
     from stowplan.sim.scenarios.scheduling import read_scheduling
@@ -212,6 +241,7 @@ def _scheduled(options: Options, config_file: str | None, plugins: Sequence[str]
         folder=Path(),
         where_config="--config",
         where_plugins="--plugin",
+        gates=gates,
     )
     return replace(options, config=scheduling.config, registry=scheduling.registry)
 
@@ -220,6 +250,7 @@ def _follow(
     file: Path,
     config_file: str | None,
     plugins: Sequence[str],
+    gates: FeatureGates,
     decisions: Path | None,
     output: OutputFormat | None,
 ) -> int:
@@ -228,7 +259,7 @@ def _follow(
     from stowplan.replay.report import Tally, comparison_line, configuration_of, follow_file
     from stowplan.sim.scenarios import Options
 
-    scheduled = _scheduled(Options(), config_file, plugins)
+    scheduled = _scheduled(Options(), config_file, plugins, gates)
     configuration = configuration_of(scheduled.config, scheduled.registry)
     line = StatusLine(sys.stderr, plain_interval_s=PLAIN_INTERVAL_S, delay_s=1.0)
     tally, problems = Tally(), Problems()
@@ -237,7 +268,7 @@ def _follow(
         for comparison in follow_file(file, configuration, tally, problems):
             if sink is not None:
                 sink.write(comparison_line(comparison))
-            line.update(lambda: f"{tally.decided:,} decisions, {tally.agreement:.2%} the same")
+            line.update(lambda: tally.progress)
     finally:
         line.erase()
         if sink is not None:

@@ -32,17 +32,20 @@ from stowplan.cli.flags_table import FLAGS
 from stowplan.cli.options import (
     PORT,
     HostPort,
-    host_port,
+    console_options,
     kubeconfig_options,
     ledger_options,
     logging_options,
     plugin_option,
+    record_options,
     verify_option,
 )
+from stowplan.config.durations import Duration
 from stowplan.config.feature_gates import FeatureGates
 from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.errors import ConfigError, StowplanError
 from stowplan.logs import V1, V2, Block, get_logger, kv
+from stowplan.server.recording import RecordOptions
 from stowplan.server.serving_options import LOOPBACK, SECURE_PORT, ConsoleOptions
 
 if TYPE_CHECKING:
@@ -78,24 +81,14 @@ MAX_IN_UNSCHEDULABLE_S = 300.0
     default=None,
     help="Plain HTTP port of the endpoints, without authentication; 0 turns it off. [default: 0]",
 )
-@click.option(
-    "--console",
-    type=host_port,
-    metavar="[[ADDRESS:]PORT]",
-    is_flag=False,
-    flag_value="127.0.0.1:10270",
-    default=None,
-    help="Serve the web console, by default on 127.0.0.1:10270; port 0 picks a free one. Beyond "
-    "loopback it uses HTTPS with the --tls-* flags, and users sign in with a token of the cluster.",
-)
-@click.option(
-    "--console-token-file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Users of the console sign in with the token in this file, instead of the cluster's.",
+@console_options(
+    "Beyond loopback it uses HTTPS with the --tls-* flags, and users sign in with a token of the "
+    "cluster.",
+    "Users of the console sign in with the token in this file, instead of the cluster's.",
 )
 @verify_option(0)
 @ledger_options
+@record_options
 @click.option(
     "--annotate",
     is_flag=True,
@@ -127,6 +120,11 @@ def run(
     ledger: str,
     ledger_size: int,
     ledger_memory: int,
+    record: Path | None,
+    record_size: int,
+    record_after: Duration,
+    record_keep: int,
+    record_hash_names: bool,
     annotate: bool,
     flags: dict[str, Any],
 ) -> None:
@@ -164,6 +162,9 @@ def run(
             console=_console_options(console, console_token_file),
             verify_decisions=verify_decisions,
             ledger=(ledger_memory, ledger, ledger_size),
+            record=None
+            if record is None
+            else RecordOptions(record, record_size, record_after, record_keep, record_hash_names),
             annotate=annotate,
             shown=_shown_options(ctx) | {"port": str(port or 0)},
         ),
@@ -203,6 +204,7 @@ class OwnOptions(NamedTuple):
     verify_decisions: int = 0
     #: Bytes in memory, the file, bytes of the file; None: the defaults.
     ledger: tuple[int, str, int] | None = None
+    record: RecordOptions | None = None
     annotate: bool = False
     #: All of them by name, for the log and /flagz.
     shown: Mapping[str, str] = {}
@@ -257,7 +259,7 @@ def _start(
 
     is_in_place = own is None
     own = own or OwnOptions()
-    registry = in_tree_registry()
+    registry = in_tree_registry(gates)
     registry.load_entry_points()
     plugins = _register(own.plugins, registry)
     config_file = flags.get("config", "")
@@ -332,6 +334,7 @@ def _start(
         registry=registry,
         verify_decisions=own.verify_decisions,
         ledger=LedgerOptions(*own.ledger) if own.ledger else LedgerOptions(),
+        record=own.record,
         annotate=own.annotate,
         max_in_unschedulable_s=flags.get(
             "pod-max-in-unschedulable-pods-duration", MAX_IN_UNSCHEDULABLE_S

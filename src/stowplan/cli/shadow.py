@@ -5,31 +5,47 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from stowplan import __version__
 from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import ClusterConfig, load_cluster_config
+from stowplan.api.resources import Resource
 from stowplan.cli.options import (
     HostPort,
-    duration,
+    console_options,
+    feature_gates_option,
+    file_option,
     host_port,
     kubeconfig_options,
+    length_option,
     logging_options,
     plugin_option,
 )
 from stowplan.cli.tables import OutputFormat, output_option, print_object
+from stowplan.clock import SystemClock
 from stowplan.config.durations import Duration
+from stowplan.config.feature_gates import FeatureGates
+from stowplan.console.shadow import ShadowView
+from stowplan.errors import ConfigError
 from stowplan.judge.configuration import Configuration
 from stowplan.present.status_line import PLAIN_INTERVAL_S, StatusLine
 from stowplan.present.tables import printable
+from stowplan.recording.entries import EntryType
 from stowplan.replay.following import Comparison
 from stowplan.replay.report import Tally, comparison_line, configuration_of, reason
 from stowplan.replay.shadow import Shadow
+from stowplan.server.listen import open_port
 from stowplan.server.serving import run_on_loop, stop_on_signals
+from stowplan.server.serving_options import ConsoleOptions, ServingOptions
+
+if TYPE_CHECKING:
+    from stowplan.console.mirror import ClusterMirror
 
 _USER_AGENT: Final = f"stowplan/{__version__} shadow"
 
@@ -42,14 +58,8 @@ _USER_AGENT: Final = f"stowplan/{__version__} shadow"
     help="KubeSchedulerConfiguration to compare with. Default: kube-scheduler's defaults.",
 )
 @plugin_option
-@click.option(
-    "--for",
-    "length",
-    type=duration,
-    default="0s",
-    metavar="DURATION",
-    help="Stop after this time, such as 1h. Default: at Ctrl-C or SIGTERM.",
-)
+@feature_gates_option
+@length_option("1h")
 @click.option(
     "--metrics",
     "metrics_address",
@@ -57,11 +67,14 @@ _USER_AGENT: Final = f"stowplan/{__version__} shadow"
     metavar="[ADDRESS:]PORT",
     help="Serve Prometheus metrics at /metrics, by default on loopback.",
 )
-@click.option(
+@console_options(
+    "Beyond loopback it uses HTTPS with a self-signed certificate and needs --console-token-file.",
+    "Users of the console sign in with the token in this file.",
+)
+@file_option(
     "--decisions",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write one JSON line per decision.",
+    "Write one JSON line per decision.",
+    dir_okay=False,
 )
 @output_option()
 @kubeconfig_options
@@ -69,8 +82,11 @@ _USER_AGENT: Final = f"stowplan/{__version__} shadow"
 def shadow(
     config_file: str | None,
     plugins: Sequence[str],
+    gates: FeatureGates,
     length: Duration,
     metrics_address: HostPort | None,
+    console: HostPort | None,
+    console_token_file: Path | None,
     decisions: Path | None,
     output: OutputFormat | None,
     kubeconfig: str | None,
@@ -81,26 +97,35 @@ def shadow(
     \b
       $ stowplan shadow --config most-allocated.yaml --for 1h
 
-    At every binding, whoever made it, it asks: is the chosen node among the best ones by this
-    configuration? Differences are printed as they happen, with the scores that made them, and a
+    For every binding by any scheduler, it checks whether the chosen node is among the best ones by
+    this configuration. It prints differences as they happen, with the scores that made them, and a
     summary at the end. The cluster is only read. This is the first step before Stowplan, or a new
     profile, takes over.
     """
     from stowplan.output_file import check_output_file
     from stowplan.sim.scenarios.scheduling import read_scheduling
 
-    check_output_file(decisions, "--decisions")
+    check_output_file(decisions, "--decisions", inputs=[config_file])
     scheduling = read_scheduling(
-        config_file, plugins, folder=Path(), where_config="--config", where_plugins="--plugin"
+        config_file,
+        plugins,
+        folder=Path(),
+        where_config="--config",
+        where_plugins="--plugin",
+        gates=gates,
     )
     tally = Tally()
+    options = _console_options(console, console_token_file)
     cluster = load_cluster_config(kubeconfig=kubeconfig, context=context)
     configuration = configuration_of(scheduling.config, scheduling.registry)
     sink = decisions.open("w", encoding="utf-8") if decisions is not None else None
     line = StatusLine(sys.stderr, plain_interval_s=PLAIN_INTERVAL_S * 4)
 
+    view = ShadowView(tally, SystemClock())
+
     def tell(comparison: Comparison) -> None:
         tally.add(comparison)
+        view.add(comparison)
         if sink is not None:
             sink.write(comparison_line(comparison))
         if not comparison.agrees and output is None:
@@ -108,10 +133,12 @@ def shadow(
             best = ", ".join(comparison.best) or "no node"
             text = f"{comparison.pod} is on {comparison.node}, here {best}: {reason(comparison)}"
             click.echo(printable(text))
-        line.update(lambda: f"{tally.decided:,} decisions, {tally.agreement:.2%} the same")
+        line.update(lambda: tally.progress)
 
     try:
-        run_on_loop(_follow(cluster, configuration, tell, tally, length, metrics_address))
+        run_on_loop(
+            _follow(cluster, configuration, tell, tally, view, length, metrics_address, options)
+        )
     finally:
         line.erase()
         if sink is not None:
@@ -122,8 +149,56 @@ def shadow(
         print_object(tally.data(), output)
 
 
-def _begin() -> None:
+def _begin(mirror: ClusterMirror | None) -> None:
+    if mirror is not None:
+        mirror.is_synced = lambda: True
     click.echo("The cluster is known; every binding from now on is judged", err=True)
+
+
+def _console_options(address: HostPort | None, token_file: Path | None) -> ConsoleOptions | None:
+    if address is None:
+        if token_file is not None:
+            raise click.UsageError("--console-token-file needs --console")
+        return None
+    options = ConsoleOptions(address.host, address.port, token_file)
+    if options.has_sign_in and token_file is None:
+        raise ConfigError(
+            "beyond loopback users must sign in, and checking cluster tokens is a write. "
+            "Fix: add --console-token-file",
+            where="--console",
+        )
+    return options
+
+
+async def _open_console(
+    opened: AsyncExitStack,
+    options: ConsoleOptions,
+    configuration: Configuration,
+    view: ShadowView,
+    client: ApiClient,
+) -> ClusterMirror:
+    from stowplan.console.mirror import ClusterMirror
+    from stowplan.console.serving import Console
+
+    mirror = ClusterMirror(configuration)
+    console = Console(mirror, shadow=view)
+    access = None
+    if options.has_sign_in:
+        from stowplan.server.console_access import console_access
+
+        serving = ServingOptions(bind_address=options.address)
+        access = await opened.enter_async_context(console_access(options, serving, client))
+    opened.push_async_callback(console.stop)
+    await console.start(open_port(options.address, options.port, flag="--console"), access)
+    click.echo(f"Console on {console.url}#/shadow", err=True)
+    return mirror
+
+
+def _mirrored(mirror: ClusterMirror, what: EntryType, kind: Resource[Any], obj: Any) -> None:
+    if what is EntryType.DELETED:
+        mirror.remove(kind, obj)
+    else:
+        mirror.put(kind, obj)
 
 
 async def _follow(
@@ -131,20 +206,34 @@ async def _follow(
     configuration: Configuration,
     tell: Callable[[Comparison], None],
     tally: Tally,
+    view: ShadowView,
     length_s: float,
     metrics_address: HostPort | None,
+    options: ConsoleOptions | None,
 ) -> None:
     stop = asyncio.Event()
     stop_on_signals(stop)
-    async with ApiClient(cluster, user_agent=_USER_AGENT) as client:
-        following = Shadow(client, configuration, on_comparison=tell, on_begin=_begin)
-        metrics = None
+    async with (
+        ApiClient(cluster, user_agent=_USER_AGENT) as client,
+        AsyncExitStack() as opened,
+    ):
         if metrics_address is not None:
             from stowplan.server.shadow_metrics import ShadowMetrics
 
             metrics = ShadowMetrics(tally)
             await metrics.start(metrics_address.host, metrics_address.port)
+            opened.push_async_callback(metrics.stop)
             click.echo(f"Metrics on {metrics.url}", err=True)
+        mirror = None
+        if options is not None:
+            mirror = await _open_console(opened, options, configuration, view, client)
+        following = Shadow(
+            client,
+            configuration,
+            on_comparison=tell,
+            on_begin=partial(_begin, mirror),
+            on_change=None if mirror is None else partial(_mirrored, mirror),
+        )
         running = asyncio.create_task(following.run(), name="shadow")
         stopping = asyncio.create_task(stop.wait(), name="stop")
         await asyncio.wait(
@@ -158,7 +247,5 @@ async def _follow(
             pass
         finally:
             tally.close(following.follower)
-            if metrics is not None:
-                await metrics.stop()
     for kind, why in following.watching.unread.items():
         click.echo(f"Warning: decided without {kind}: {why}", err=True)

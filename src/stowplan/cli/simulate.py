@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from stowplan.cli.options import PORT, plugin_option, verbosity_level, verify_option
+from stowplan.cli.options import (
+    console_port_option,
+    file_option,
+    html_option,
+    plugin_option,
+    verbosity_level,
+    verify_option,
+)
 from stowplan.cli.played import (
     both,
     decision_log,
@@ -21,6 +28,7 @@ from stowplan.cli.played import (
     show,
     write,
 )
+from stowplan.cli.tables import table_option
 from stowplan.errors import ConfigError
 from stowplan.logs import configure
 from stowplan.output_file import check_output_file
@@ -77,28 +85,15 @@ EXIT_NOT_MET: Final = 1
     multiple=True,
     help="Run only workloads with this label (-LABEL: without it); for a performance-config.yaml.",
 )
-@click.option(
-    "--html",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write a self-contained HTML page with the cluster and its timeline.",
-)
-@click.option(
-    "--console",
-    "console_port",
-    type=PORT,
-    metavar="[PORT]",
-    is_flag=False,
-    flag_value=10270,
-    default=None,
-    help="With --on embedded: serve the web console on 127.0.0.1, at this port or 10270 (0 picks a "
+@html_option("the cluster and its timeline")
+@console_port_option(
+    "With --on embedded: serve the web console on 127.0.0.1, at this port or 10270 (0 picks a "
     "free one), and keep the cluster after the scenario, until Ctrl-C.",
 )
-@click.option(
+@file_option(
     "--decisions",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Write one JSON line per attempt, eviction and binding, as it happens.",
+    "Write one JSON line per attempt, eviction and binding, as it happens.",
+    dir_okay=False,
 )
 @click.option(
     "--with-scores",
@@ -113,14 +108,8 @@ EXIT_NOT_MET: Final = 1
     show_default=True,
     help="How much of the timeline to print. auto prints a few hundred entries, then only steps.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["table", "json", "yaml"]),
-    default="table",
-    show_default=True,
-    help="table: print the timeline as it happens, then tables. json, yaml: print everything as "
-    "data.",
+@table_option(
+    "table: print the timeline as it happens, then tables. json, yaml: print everything as data.",
 )
 @click.option(
     "-v",
@@ -179,9 +168,8 @@ def simulate(
             "shows a cluster of this process in real time. Fix: add --on embedded",
             where="--console",
         )
-    check_output_file(html, "--html")
-    check_output_file(decisions, "--decisions")
-    check_output_file(result, "--result")
+    for made, option in ((html, "--html"), (decisions, "--decisions"), (result, "--result")):
+        check_output_file(made, option, inputs=(file, config_file))
     from stowplan.server.memory import grow_without_collecting, keep_freed_memory
     from stowplan.sim.scenarios import Options
     from stowplan.sim.scenarios.files import Wishes, read_playables
@@ -195,6 +183,7 @@ def simulate(
         most=None if timeline == "all" else MOST_LINES,
     )
     wishes = Wishes(seed, config_file, workload, labels, live.progress, plugins)
+    keeps_timeline = output != "table" and timeline != "none"
     outcomes: list[Outcome] = []
     kept: list[str] = []
     playables: list[Playable] = []
@@ -220,8 +209,9 @@ def simulate(
                     verify_decisions=verify_decisions,
                     explains=with_scores,
                     draws=html is not None,
+                    keeps_entries=html is not None or keeps_timeline,
                     observes=result is not None,
-                    prices=prices_of(prices),
+                    prices=prices_of(prices, result),
                     console=_console(console_port),
                 )
                 if output == "table":
@@ -254,7 +244,7 @@ def simulate(
             click.echo(f"\ninterrupted{at}; {told}", err=True)
         raise
     if output != "table":
-        print_data(outcomes, "json" if output == "json" else "yaml", timeline != "none")
+        print_data(outcomes, "json" if output == "json" else "yaml", keeps_timeline)
     return 0 if all(outcome.is_ok for outcome in outcomes) else EXIT_NOT_MET
 
 

@@ -26,6 +26,18 @@ def output_option(*, default: OutputFormat | None = None) -> Callable[[F], F]:
     )
 
 
+def table_option(help_text: str) -> Callable[[F], F]:
+    """Add `-o table|json|yaml`, passed to the command as `output`."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["table", "json", "yaml"]),
+        default="table",
+        show_default=True,
+        help=help_text,
+    )
+
+
 def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     click.echo(format_table(headers, rows), nl=False)
 

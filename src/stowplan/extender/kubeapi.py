@@ -2,15 +2,13 @@
 
 `cluster_data` reads its view of nodes and pods, `rescheduling` deletes pods by it. The WCA
 scheduler listed all nodes and pods for every request; here a request costs the API server nothing.
-Invariant: denied or failed requests are retried, at the start too.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from stowplan.api.client import ApiClient
 from stowplan.api.informer import Informer
@@ -21,19 +19,18 @@ from stowplan.api.resources import NODES, PODS
 from stowplan.api.tls import build_context
 from stowplan.errors import ConfigError, StowplanError
 from stowplan.extender import background
-from stowplan.extender.background import Troubles, end
 from stowplan.extender.cluster_view import ClusterView
+from stowplan.extender.followers import Follower
 from stowplan.extender.metrics import Metric
 from stowplan.loader.numbers import whole_number
 
 TOKEN_PATH: Final = f"{SERVICE_ACCOUNT_PATH}/token"
 CA_PATH: Final = f"{SERVICE_ACCOUNT_PATH}/ca.crt"
-_RETRY_S: Final = 5.0
 _MIN_TIMEOUT_S: Final = 1.0
 _MAX_TIMEOUT_S: Final = 60.0
 
 
-class Kubeapi:
+class Kubeapi(Follower):
     """See the module. Without a host: $KUBECONFIG, the pod's service account, ~/.kube/config."""
 
     name = "kubeapi"
@@ -59,26 +56,18 @@ class Kubeapi:
         self.monitored_namespaces = namespaces
         self.view = ClusterView(namespaces)
         if host:
-            self._config = _config(host, port, client_token_path, server_cert_ca_path)
+            config = _config(host, port, client_token_path, server_cert_ca_path)
         else:
-            self._config = load_cluster_config(kubeconfig=kubeconfig)
-        build_context(self._config)  # a CA that is none is a mistake in the configuration
+            config = load_cluster_config(kubeconfig=kubeconfig)
+        super().__init__(config, "reading the cluster")
+        build_context(config)  # a CA that is none is a mistake in the configuration
         self._timeout_s = timeout
-        self._client: ApiClient | None = None
-        self._informers: dict[str, Informer[Any]] = {}
-        self._tasks: list[asyncio.Task[None]] = []
-        self._troubles = Troubles("reading the cluster")
-        self._refusals: dict[str, str] = {}
         self._failed_deletions = 0
 
     # A part that runs
 
-    async def start(self) -> None:
-        if self._client is not None:
-            return
-        self._client = client = ApiClient(self._config, user_agent="stowplan-extender")
+    def _follow_all(self, client: ApiClient) -> None:
         view = self.view
-
         nodes = Informer(
             client,
             NODES,
@@ -98,13 +87,6 @@ class Kubeapi:
             )
             self._follow(f"pods in {namespace}", pods)
 
-    async def stop(self) -> None:
-        await end(*self._tasks)
-        self._tasks.clear()
-        if self._client is not None:
-            await self._client.close()
-            self._client = None
-
     def why_not_ready(self) -> str | None:
         missing = [
             f"{what} ({self._refusals[what]})" if what in self._refusals else what
@@ -113,11 +95,6 @@ class Kubeapi:
         if missing:
             return f"not listed yet: {', '.join(missing)}"
         return None if self._informers else "not started"
-
-    def note(self) -> str | None:
-        if self._client is not None and self._client.reachability.is_away:
-            return "the API server cannot be reached: using the last known state"
-        return None
 
     def measures(self) -> Iterable[Metric]:
         view = self.view
@@ -156,23 +133,6 @@ class Kubeapi:
         except StowplanError:
             self._failed_deletions += 1
             raise
-
-    def _unlisted(self) -> list[str]:
-        return [what for what, informer in self._informers.items() if not informer.synced.is_set()]
-
-    def _follow(self, what: str, informer: Informer[Any]) -> None:
-        self._informers[what] = informer
-
-        async def follow() -> None:
-            while True:
-                try:
-                    await informer.run()
-                except Exception as error:  # denied: an administrator may still grant access
-                    self._refusals[what] = str(error)
-                    self._troubles.add(f"{what}: {error}")
-                await asyncio.sleep(_RETRY_S)
-
-        self._tasks.append(asyncio.create_task(follow(), name=f"follow {what}"))
 
 
 def _config(

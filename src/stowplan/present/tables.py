@@ -8,9 +8,13 @@ from typing import Final
 _NOTHING: Final = "<none>"
 
 
-def format_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Columns under upper-case headers, aligned to the left, ending in a newline."""
-    lines = [[header.upper() for header in headers]]
+def format_table(
+    headers: Sequence[str], rows: Iterable[Sequence[object]], *, upper: bool = True
+) -> str:
+    """Columns under headers, aligned to the left, ending in a newline. `upper` is for words, and
+    not for headers that are names.
+    """
+    lines = [[header.upper() if upper else header for header in headers]]
     for row in rows:
         if len(row) != len(headers):
             raise ValueError(f"a row of {len(row)} cells under {len(headers)} headers: {row!r}")
@@ -21,6 +25,11 @@ def format_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> st
 def format_figures(lines: Sequence[Sequence[str]]) -> str:
     """A column of names to the left and columns of figures to the right."""
     return "\n".join(_columns(lines, "  ", "<" + ">" * (len(lines[0]) - 1)))
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 pod`, `1,000 pods`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def printable(text: str) -> str:

@@ -12,7 +12,8 @@ from stowplan import __version__
 from stowplan.api.client import ApiClient
 from stowplan.queue.events import UNSCHEDULABLE_TIMEOUT
 from stowplan.queue.queue import SchedulingQueue
-from stowplan.scheduler.process import Means, SchedulerProcess
+from stowplan.scheduler.informers import Means
+from stowplan.scheduler.process import SchedulerProcess
 from stowplan.server.serving import stop_on_signals
 from stowplan.static.credentials import find_cluster
 from stowplan.static.events_only import EventsOnly

@@ -17,6 +17,7 @@ from functools import wraps
 from typing import Any, Unpack
 
 from stowplan.api.transport import Params, RequestOptions, Requests
+from stowplan.api.watch import Chunk
 from stowplan.apiserver.faults import Action, Fault
 from stowplan.framework.plugin import Plugin
 
@@ -225,7 +226,7 @@ class AmbushedTransport:
 
     def stream(
         self, path: str, *, params: Params, inactivity_s: float
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+    ) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
         return self._inner.stream(path, params=params, inactivity_s=inactivity_s)
 
     async def close(self) -> None:

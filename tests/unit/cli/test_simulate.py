@@ -88,6 +88,14 @@ def test_a_page_and_the_decisions(file: Path, tmp_path: Path) -> None:
     assert log.read_bytes() == first
 
 
+@pytest.mark.parametrize("option", ["--html", "--decisions", "--result"])
+def test_the_scenario_is_not_overwritten(file: Path, option: str) -> None:
+    done = run(file, option, file)
+    assert isinstance(done.exception, ConfigError)
+    assert "is read by this command" in str(done.exception)
+    assert file.read_text() == GOOD
+
+
 def test_several_workloads_are_told_one_after_the_other(tmp_path: Path) -> None:
     file = tmp_path / "performance-config.yaml"
     (tmp_path / "pod.yaml").write_text(

@@ -11,7 +11,7 @@ from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.api.resources import NODES, PODS
 from stowplan.errors import ConfigError, Conflict, NotFound, StowplanError
-from stowplan.extender import background, kubeapi
+from stowplan.extender import background, followers
 from stowplan.extender.background import Runs
 from stowplan.extender.kubeapi import Kubeapi
 from tests.unit.api.api_kit import until
@@ -105,7 +105,7 @@ async def test_it_starts_without_an_api_server_and_finds_it_when_it_comes() -> N
 
 
 async def test_being_refused_is_waited_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kubeapi, "_RETRY_S", 0.05)
+    monkeypatch.setattr(followers, "_RETRY_S", 0.05)
     async with running_cluster() as cluster:
         cluster.node("n1")
         refusal = cluster.fault("/pods", status=403, message="not you", times=None)

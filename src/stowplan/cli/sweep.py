@@ -1,0 +1,209 @@
+"""`stowplan sweep`: many configurations on many workloads, on all cores."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TextIO
+
+import click
+
+from stowplan.cli.invocation import own_command
+from stowplan.cli.tables import print_object, table_option
+from stowplan.errors import ConfigError
+from stowplan.present.tables import counted
+
+if TYPE_CHECKING:
+    from stowplan.sim.sweep.running import Progress, Runner
+
+EXIT_FAILED: Final = 1
+_BAR: Final = 24
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--results",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Folder for the results; finished tasks in it are not run again. [default: FILE without "
+    "its ending, with -results]",
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 1024),
+    metavar="N",
+    help="Processes to simulate in. [default: one per core]",
+)
+@click.option(
+    "--dask",
+    metavar="ADDRESS",
+    help="Run on the Dask cluster at this address, such as tcp://10.0.0.1:8786; `local` starts one "
+    "with --workers processes. Needs stowplan[dask].",
+)
+@click.option(
+    "--keep",
+    "kept",
+    type=click.Choice(["runs", "decisions"]),
+    multiple=True,
+    help="Also keep of every task: runs (every pod, and the cluster over time, for `stowplan "
+    "compare`), decisions (the decision log). Can be repeated.",
+)
+@click.option(
+    "--figure",
+    "figures",
+    multiple=True,
+    metavar="FIGURE",
+    help="Show this figure of docs/compare.md. Can be repeated.",
+)
+@click.option(
+    "--sort",
+    default="",
+    metavar="FIGURE",
+    help="Show rows by this figure, least first; -FIGURE: greatest first.",
+)
+@table_option("table: means over seeds. json, yaml: every row as data.")
+def sweep(
+    file: Path,
+    results: Path | None,
+    workers: int | None,
+    dask: str | None,
+    kept: Sequence[str],
+    figures: Sequence[str],
+    sort: str,
+    output: str,
+) -> int:
+    """Simulate many configurations on many workloads, on all cores.
+
+    \b
+      $ stowplan sweep weights.yaml
+      $ stowplan sweep weights.yaml --sort nodes_in_use --figure nodes_in_use --figure pending_p99
+      $ stowplan sweep weights.yaml --dask tcp://10.0.0.1:8786
+
+    FILE names workloads (scenarios, traces, recordings), configurations with parameters to vary (a
+    grid, or random search), and seeds. Every combination is a task. Results are a table
+    (results.jsonl, results.csv, and results.parquet with stowplan[data]) and a page with plots
+    (report.html). They are the same, byte by byte, on any number of processes and on Dask.
+
+    Interrupt it at any time: the same command goes on where it stopped. docs/sweep.md explains the
+    file. Exits with 1 if a task failed.
+    """
+    from stowplan.sim.results.conditions import COSTS
+    from stowplan.sim.sweep.document import read_sweep
+    from stowplan.sim.sweep.folder import opened
+    from stowplan.sim.sweep.running import run_sweep
+    from stowplan.sim.sweep.table import known_figures, text_table
+
+    known = known_figures()
+    named = [*(("--figure", each) for each in figures), ("--sort", sort.lstrip("-"))]
+    for option, name in named:
+        if name and name not in known:
+            raise ConfigError(f"there is no figure {name}; known: {', '.join(known)}", where=option)
+    try:
+        asked = read_sweep(file)
+    except KeyboardInterrupt:
+        click.echo("\ninterrupted before the first task", err=True)
+        raise
+    for option, name in named:
+        if name in COSTS and not any(task.prices for task in asked.tasks):
+            raise ConfigError(
+                f"{name}: no node has a price. Fix: add `prices: FILE` to {file}", where=option
+            )
+    folder_path = results or file.with_name(f"{file.stem}-results")
+    count = workers or _cores()
+    shown = SweepProgress(sys.stderr)
+    with opened(folder_path, keeps=sorted(set(kept))) as folder:
+        try:
+            with _runner(dask, count, kept) as runner:
+                table, progress = run_sweep(asked, folder, runner, shown)
+        except KeyboardInterrupt:
+            shown.end()
+            click.echo(
+                f"\ninterrupted; {shown.done:,} of {len(asked.tasks):,} tasks are finished, "
+                f"and kept in {folder_path}. To go on: {own_command()} {shlex.join(sys.argv[1:])}",
+                err=True,
+            )
+            raise
+        shown.end()
+    if output == "table":
+        click.echo(text_table(table, sort=sort, figures=figures), nl=False)
+        runs = counted(len(table.rows), "run")
+        click.echo(f"\n{runs}; results and report.html are in {folder_path}")
+    else:
+        print_object(
+            {"name": table.name, "results": str(folder_path), "rows": table.rows},
+            "json" if output == "json" else "yaml",
+        )
+    return _failures(progress, [row for row in table.rows if row["problem"]])
+
+
+def _failures(progress: Progress, failed: Sequence[dict[str, object]]) -> int:
+    for task in progress.lost:
+        click.secho(
+            f"FAIL {task.label}: its worker was killed each time, perhaps for lack of memory. "
+            "Fix: fewer --workers, then run the same command again",
+            fg="red",
+            err=True,
+        )
+    for row in failed:
+        click.secho(
+            f"FAIL {row['workload']} {row['configuration']} seed {row['seed']}: {row['problem']}",
+            fg="red",
+            err=True,
+        )
+    return EXIT_FAILED if progress.lost or failed else 0
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _runner(dask: str | None, workers: int, kept: Sequence[str]) -> AbstractContextManager[Runner]:
+    keeps_run, keeps_decisions = "runs" in kept, "decisions" in kept
+    if dask is not None:
+        from stowplan.sim.sweep.dask_cluster import connected
+
+        return connected(
+            dask, workers=workers, keeps_run=keeps_run, keeps_decisions=keeps_decisions
+        )
+    from stowplan.sim.sweep.pool import Pool
+
+    return nullcontext(Pool(workers, keeps_run=keeps_run, keeps_decisions=keeps_decisions))
+
+
+class SweepProgress:
+    """A bar on a terminal, and plain lines elsewhere."""
+
+    def __init__(self, stream: TextIO, *, is_live: bool | None = None) -> None:
+        from stowplan.present.status_line import PLAIN_INTERVAL_S, StatusLine
+
+        self._line = StatusLine(stream, is_live=is_live, plain_interval_s=PLAIN_INTERVAL_S)
+        self._began = time.monotonic()
+        self.done = 0
+
+    def __call__(self, progress: Progress) -> None:
+        self.done = progress.done
+        if progress.before and not progress.played and not progress.lost:
+            self._line.say(f"{progress.before:,} of {progress.tasks:,} tasks were finished before")
+        self._line.update(lambda: self._text(progress))
+
+    def _text(self, progress: Progress) -> str:
+        from stowplan.present.status_line import format_elapsed
+
+        elapsed = time.monotonic() - self._began
+        text = f"{progress.done:,}/{progress.tasks:,} tasks, {format_elapsed(elapsed)}"
+        left = progress.tasks - progress.done - len(progress.lost)
+        if progress.played and left:
+            text += f", {format_elapsed(elapsed / progress.played * left)} left"
+        if not self._line.is_live:
+            return text
+        full = _BAR * progress.done // max(progress.tasks, 1)
+        return f"[{'#' * full}{'.' * (_BAR - full)}] {text}"
+
+    def end(self) -> None:
+        self._line.erase()
