@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 ARGS ?= demo --console=0
 E2E ?= 1
+# Whole files in the order of tests/conftest.py, longest first.
+PYTEST := PYTHONHASHSEED=0 $(BIN)/python -m pytest --dist loadfile --no-loadscope-reorder --durations=10
 COMPUTING := tests/unit tests/property tests/parity tests/perf
 DIST ?= dist
 IMAGE ?= stowplan:$(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)$(if $(VARIANT),-$(VARIANT))
@@ -54,11 +56,12 @@ test: lint types controlplane ## Everything: lint, types, and all tests; E2E=0 l
 ifdef PYTEST_ARGS
 	@PYTHONHASHSEED=0 $(BIN)/python -m pytest $(PYTEST_ARGS)
 else
-	@# Two files at a time. What only computes comes first: it needs no server, and fails sooner.
+	@# What only computes comes first, two files at a time: it needs no server, and fails sooner.
 	@# Property tests run in processes of their own, as in `make fuzz`.
-	@PYTHONHASHSEED=0 $(BIN)/python -m pytest -n 2 --dist loadfile --durations=10 tests/property
-	@PYTHONHASHSEED=0 $(BIN)/python -m pytest -n 2 --dist loadfile --durations=10 $(filter-out tests/property,$(COMPUTING))
-	@PYTHONHASHSEED=0 $(BIN)/python -m pytest -n 2 --dist loadfile --durations=10 $(patsubst %,--ignore=%,$(COMPUTING))
+	@$(PYTEST) -n 2 tests/property
+	@$(PYTEST) -n 2 $(filter-out tests/property,$(COMPUTING))
+	@# The rest waits for servers, leases and timers most of the time: four files at a time.
+	@$(PYTEST) -n 4 $(patsubst %,--ignore=%,$(COMPUTING))
 endif
 	@if [ "$(E2E)" = 0 ]; then echo "E2E=0: the e2e tests, and all that needs a real API server, were NOT run."; fi
 
@@ -99,7 +102,7 @@ docs: $(READY) ## Write docs/parity.md, docs/flags.md, the Grafana dashboard and
 
 .PHONY: console-pictures
 console-pictures: $(READY) ## Take the pictures of docs/console.md again, in Chromium
-	@CONSOLE_PICTURES=1 $(BIN)/python -m pytest -q --no-cov tests/integration/test_console_pages.py tests/integration/test_console_try_page.py -k "test_every_page or templates"
+	@CONSOLE_PICTURES=1 $(BIN)/python -m pytest -q --no-cov tests/integration/test_console_pages.py tests/integration/test_console_try_page.py tests/integration/test_shadow_console.py -k "test_every_page or templates or page_shadow"
 
 .PHONY: rbac
 rbac: controlplane ## Record what the schedulers ask of an API server, and write the roles of deploy/ from it
@@ -156,7 +159,7 @@ tracing-collector: controlplane ## The spans of a scheduler on a real OpenTeleme
 	@$(BIN)/python -m pytest --no-cov tests/integration/real_collector.py $(PYTEST_ARGS)
 
 .PHONY: perf-integration
-perf-integration: controlplane ## Kubernetes' own small scheduler_perf workloads on the real control plane, 10 minutes
+perf-integration: controlplane ## Kubernetes' own small scheduler_perf workloads on the real control plane, 20 minutes; a part: PYTEST_ARGS="-k dra/"
 	@$(BIN)/python -m pytest --no-cov tests/e2e/perf_integration.py $(PYTEST_ARGS)
 
 .PHONY: lessons-real

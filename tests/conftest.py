@@ -28,6 +28,28 @@ settings.register_profile("explore", untimed, max_examples=500)
 settings.load_profile("fixed")
 
 
+#: Files that take more than half a minute, longest first, by the `--durations` of `make test`. They
+#: start first: one that started last would keep a process busy while the others have none left.
+LONGEST_FILES = (
+    "tests/e2e/test_chaos.py",
+    "tests/e2e/test_image.py",
+    "tests/e2e/test_live_parity.py",
+    "tests/integration/test_distributions.py",
+    "tests/integration/test_docs_blocks.py",
+    "tests/integration/test_lessons.py",
+    "tests/integration/test_kubectl_transcripts.py",
+    "tests/e2e/test_helm_chart.py",
+    "tests/integration/test_experiments.py",
+    "tests/integration/test_scenarios.py",
+    "tests/integration/test_demo.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    places = {name: number for number, name in enumerate(LONGEST_FILES)}
+    items.sort(key=lambda item: places.get(item.nodeid.partition("::")[0], len(places)))
+
+
 @pytest.fixture(autouse=True)
 def unchanged_logging() -> Iterator[None]:
     """Commands configure logging for their process; the next test starts as this one did."""

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from stowplan.lab.controlplane import BinaryMissing, ControlPlane, find_binary
+from stowplan.lab.controlplane.gates import SERVE_TAINT_RULES
 from tests.missing_part import skip_or_fail
 
 
@@ -39,7 +40,7 @@ def require_binaries(*names: str) -> dict[str, Path]:
 def control_plane() -> Iterator[ControlPlane]:
     """A running etcd and kube-apiserver; no other server touches what a test creates there."""
     require_binaries("etcd", "kube-apiserver", "kubectl")
-    with ControlPlane() as running:
+    with ControlPlane(apiserver_flags=[SERVE_TAINT_RULES]) as running:
         yield running
 
 

@@ -173,6 +173,8 @@ def main() -> int:
     if options.repeat is not None:
         if options.reader in (None, "all"):
             parser.error("--repeat goes with --reader NAME")
+        if not options.repeat.is_file():
+            parser.error(f"--repeat {options.repeat}: no such file")
         return repeat(options.reader, options.repeat)
     failed = 0 if options.reader else explore(options.minutes, seed)
     chosen = names if options.reader in (None, "all") else [options.reader]

@@ -23,7 +23,8 @@ from stowplan.scheduler.process import SchedulerProcess
 @asynccontextmanager
 async def try_stage() -> AsyncIterator[str]:
     """The address of the console of an empty cluster."""
-    cluster = EmbeddedCluster(kubelet=KubeletOptions(start_delay_s=0.1, stop_delay_s=0.1))
+    kubelet = KubeletOptions(start_delay_s=0.1, stop_delay_s=0.1)
+    cluster = EmbeddedCluster(kubelet=kubelet, device_claims=True)
     client = ApiClient(ClusterConfig(server=SERVER), transport=InProcess(cluster))
     mirror = mirror_of(default_config())
     mirror.is_synced = lambda: True

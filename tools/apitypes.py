@@ -28,6 +28,7 @@ SOURCES = {
     "events": "api@{version}/events/v1/types.go",
     "authorization": "api@{version}/authorization/v1/types.go",
     "resource": "api@{version}/resource/v1/types.go",
+    "resourcev1beta2": "api@{version}/resource/v1beta2/types.go",
 }
 ROOTS = {
     "core": "Binding ConfigMap Event Namespace Node PersistentVolume PersistentVolumeClaim Pod"
@@ -41,6 +42,7 @@ ROOTS = {
     "events": "Event",
     "authorization": "SelfSubjectAccessReview",
     "resource": "DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice",
+    "resourcev1beta2": "DeviceTaintRule",
     "meta": "DeleteOptions",
 }
 ALIASES = {"corev1": "core", "apiv1": "core", "v1": "core", "metav1": "meta"}

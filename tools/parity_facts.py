@@ -125,6 +125,10 @@ PLUGINS: Final[dict[str, tuple[Fact, ...]]] = {
         Fact("constraints, shared counters, consumable capacity, device taints"),
         Fact("binding conditions of devices"),
         Fact("extended resources backed by a DeviceClass, `status.extendedResourceClaimStatus`"),
+        Fact(
+            "kube-scheduler's own test tables: 65 of 86 cases of the plugin, 13 of 14 of its hints",
+            note="20 need a gate off its default, 1 cancels a Filter, 1 is a hint for deletions",
+        ),
         differs(
             "classes of one extended resource",
             "the answer does not depend on the order of their changes",
@@ -145,7 +149,11 @@ PLUGINS: Final[dict[str, tuple[Fact, ...]]] = {
             "not allocated; the pod is tried again",
             "plugins/dra/claim_writes.py",
         ),
-        missing("DeviceTaintRule", "its gate is off by default"),
+        differs(
+            "DeviceTaintRule (resource.k8s.io/v1beta2), with the gate DRADeviceTaintRules",
+            "same taints; every change of a rule wakes pods; ignored if the server lacks the kind",
+            "scheduler/event_handlers.py",
+        ),
     ),
     "DefaultPreemption": (
         Fact("pod `spec.priority`, `spec.preemptionPolicy`"),
@@ -214,7 +222,9 @@ SCHEDULER: Final[tuple[Fact, ...]] = (
     differs("memory of repeated events", "bounded", "api/recorder.py"),
     differs("losing the lease", "at once when another holds it", "api/lease.py"),
     differs("a leader that was frozen", "writes nothing, and ends", "api/lease.py"),
-    differs("a binding without an answer", "sent again, its place kept", "scheduler/binding.py"),
+    differs(
+        "a binding without an answer", "sent again, its place kept", "scheduler/binding_retries.py"
+    ),
     missing("opportunistic batching", "inert upstream in the default profile"),
     missing("pod groups and gangs", "alpha upstream"),
 )

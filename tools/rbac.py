@@ -103,6 +103,12 @@ INSTALLATIONS: Final = (
         *("rfscheduler", "rfscheduler", "static-scheduler"),
         about="All that the static scheduler may do with --respect-node-state.",
     ),
+    Installation(
+        "record",
+        DEPLOY / "record" / "base" / "rbac.yaml",
+        *("stowplan-record", "stowplan-record", "stowplan-record"),
+        about="All that the recorder may do.",
+    ),
 )
 
 

@@ -21,8 +21,15 @@ CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 CSI_NODES = "/apis/storage.k8s.io/v1/csinodes"
+_DEVICES = "/apis/resource.k8s.io/v1"
+RESOURCE_CLAIMS = f"{_DEVICES}/namespaces/default/resourceclaims"
+SLICES = f"{_DEVICES}/resourceslices"
+DEVICE_CLASSES = f"{_DEVICES}/deviceclasses"
 #: In the order in which they can be removed.
-_ALL = (PODS, NODES, CLAIMS, VOLUMES, CLASSES, CSI_NODES)
+_ALL = (
+    *(PODS, NODES, CLAIMS, VOLUMES, CLASSES, CSI_NODES),
+    *(RESOURCE_CLAIMS, SLICES, DEVICE_CLASSES),
+)
 _KINDS = {
     NODES: ("v1", "Node"),
     PODS: ("v1", "Pod"),
@@ -30,6 +37,9 @@ _KINDS = {
     VOLUMES: ("v1", "PersistentVolume"),
     CLASSES: ("storage.k8s.io/v1", "StorageClass"),
     CSI_NODES: ("storage.k8s.io/v1", "CSINode"),
+    RESOURCE_CLAIMS: ("resource.k8s.io/v1", "ResourceClaim"),
+    SLICES: ("resource.k8s.io/v1", "ResourceSlice"),
+    DEVICE_CLASSES: ("resource.k8s.io/v1", "DeviceClass"),
 }
 #: Long enough for a pod that comes back by mistake to be tried.
 _QUIET_S = 0.5
@@ -91,7 +101,8 @@ class Cluster:
             texts = [c.get("message", "") for c in conditions if c["status"] == "False"]
             return any(message in text for text in texts)
 
-        wait_for(f"{name} to wait because of {message!r}", look)
+        if message:
+            wait_for(f"{name} to wait because of {message!r}", look)
         before = -1
         while before != (before := self.failures(name)):
             time.sleep(_QUIET_S)

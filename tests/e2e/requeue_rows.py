@@ -11,7 +11,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from tests.e2e.requeue_cluster import CLAIMS, CLASSES, CSI_NODES, NODES, PODS, VOLUMES, Cluster
+from tests.e2e.requeue_cluster import (
+    CLAIMS,
+    CLASSES,
+    CSI_NODES,
+    DEVICE_CLASSES,
+    NODES,
+    PODS,
+    RESOURCE_CLAIMS,
+    SLICES,
+    VOLUMES,
+    Cluster,
+)
 from tests.waiting import wait_for
 
 Step: TypeAlias = Callable[[Cluster], None]
@@ -335,4 +346,115 @@ OF_VOLUMES = [
     ),
 ]
 
-ROWS = [*OF_NODES, *OF_PODS, *OF_ITSELF, *OF_VOLUMES]
+
+# Devices
+
+
+_GPU = "gpu.example.com"
+_NO_DEVICE = "cannot allocate all claims"
+_WITH_CLAIM = [{"name": "gpu", "resourceClaimName": "mine"}]
+_GIVEN = {"request": "gpu", "driver": _GPU, "pool": "n1", "device": "d0"}
+
+
+def device_class(expression: str = "") -> Step:
+    selectors = [{"cel": {"expression": expression}}] if expression else []
+    return lambda cluster: cluster.create(DEVICE_CLASSES, "gpu", spec={"selectors": selectors})
+
+
+def _slice_spec(*devices: str, generation: int = 1) -> Json:
+    return {
+        "driver": _GPU,
+        "nodeName": "n1",
+        "pool": {"name": "n1", "generation": generation, "resourceSliceCount": 1},
+        "devices": [{"name": name} for name in devices],
+    }
+
+
+def device_slice(*devices: str) -> Step:
+    return lambda cluster: cluster.create(SLICES, "n1-gpus", spec=_slice_spec(*devices))
+
+
+def resource_claim(name: str, **metadata: Any) -> Step:
+    requests = [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]
+    spec = {"devices": {"requests": requests}}
+    return lambda cluster: cluster.create(RESOURCE_CLAIMS, name, metadata=metadata, spec=spec)
+
+
+def _gives(name: str) -> Step:
+    """The claim has the only device; no pod uses it."""
+    allocation = {"devices": {"results": [_GIVEN]}}
+    return patch(f"{RESOURCE_CLAIMS}/{name}/status", status={"allocation": allocation})
+
+
+def _claim_is_made(cluster: Cluster) -> None:
+    """As the claim controller does it for a template."""
+    uid = cluster.api.get(_MINE)["metadata"]["uid"]
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": POD, "uid": uid, "controller": True}
+    resource_claim("made", ownerReferences=[owner])(cluster)
+    statuses = [{"name": "gpu", "resourceClaimName": "made"}]
+    cluster.patch(f"{_MINE}/status", status={"resourceClaimStatuses": statuses})
+
+
+OF_DEVICES = [
+    Row(
+        "its resource claim comes",
+        "",
+        _all(node(), device_class(), device_slice("d0")),
+        pod(resourceClaims=_WITH_CLAIM),
+        resource_claim("other"),
+        resource_claim("mine"),
+    ),
+    Row(
+        "its resource claim is made from a template",
+        "",
+        _all(node(), device_class(), device_slice("d0")),
+        pod(resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "one"}]),
+        resource_claim("other"),
+        _claim_is_made,
+    ),
+    Row(
+        "a resource claim gives its device back",
+        _NO_DEVICE,
+        _all(
+            *(node(), device_class(), device_slice("d0")),
+            *(resource_claim("held"), _gives("held"), resource_claim("mine")),
+        ),
+        pod(resourceClaims=_WITH_CLAIM),
+        relabel(f"{RESOURCE_CLAIMS}/held", colour="red"),
+        patch(f"{RESOURCE_CLAIMS}/held/status", status={"allocation": None}),
+    ),
+    Row(
+        "a slice with a device comes",
+        _NO_DEVICE,
+        _all(node(), device_class(), resource_claim("mine")),
+        pod(resourceClaims=_WITH_CLAIM),
+        resource_claim("other"),
+        device_slice("d0"),
+    ),
+    Row(
+        "a slice gets a device",
+        _NO_DEVICE,
+        _all(node(), device_class(), device_slice(), resource_claim("mine")),
+        pod(resourceClaims=_WITH_CLAIM),
+        resource_claim("other"),
+        patch(f"{SLICES}/n1-gpus", spec=_slice_spec("d0", generation=2)),
+    ),
+    Row(
+        "the device class comes",
+        "device class gpu does not exist",
+        _all(node(), device_slice("d0"), resource_claim("mine")),
+        pod(resourceClaims=_WITH_CLAIM),
+        resource_claim("other"),
+        device_class(),
+    ),
+    Row(
+        "the device class selects the device",
+        _NO_DEVICE,
+        _all(node(), device_class("false"), device_slice("d0"), resource_claim("mine")),
+        pod(resourceClaims=_WITH_CLAIM),
+        resource_claim("other"),
+        patch(f"{DEVICE_CLASSES}/gpu", spec={"selectors": [{"cel": {"expression": "true"}}]}),
+    ),
+]
+
+ROWS = [*OF_NODES, *OF_PODS, *OF_ITSELF, *OF_VOLUMES, *OF_DEVICES]

@@ -138,8 +138,9 @@ class RealWorld:
     def let_wait(self, pods: Iterable[Pod], plugin: str) -> None:
         """Until the plugin has rejected them, and no other; a gated pod is not even tried.
 
-        An attempt may have come before the news of the nodes: then it is made again.
+        Pods come after the news of all nodes: a node that is heard of later would bring them back.
         """
+        wait_for("the nodes to be known", self._knows_nodes)
         for pod in pods:
             name = pod.metadata.name
             self.add(pod)
@@ -149,6 +150,10 @@ class RealWorld:
                     lambda name=name: self.rejectors(name) == [plugin],  # type: ignore[misc]  # mypy: a lambda with a default
                 )
         time.sleep(_QUIET_S)
+
+    def _knows_nodes(self) -> bool:
+        said = self._said()
+        return all(f'"Add event for node" node="{name}"' in said for name in self._nodes)
 
     def come_back(self, expected: set[str], names: list[str]) -> set[str]:
         """The pods that are tried again, after time enough for those that are expected."""

@@ -19,7 +19,7 @@ def kube_scheduler(plane: ControlPlane, config: str, *flags: str) -> Iterator[Pa
     try:
         yield process.log
     finally:
-        process.stop()
+        process.stop(grace=30.0)  # long enough to give its lease back, however busy the machine
 
 
 @contextmanager

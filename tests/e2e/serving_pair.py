@@ -61,7 +61,7 @@ class Schedulers(NamedTuple):
             file = self.folder / "client.pem"
             file.write_bytes(certificate.cert + certificate.key)
             tls.load_cert_chain(file)
-        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=10, context=tls)
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=30, context=tls)
         try:
             connection.request(method, path, body=body, headers=dict(headers or {}))
             response = connection.getresponse()

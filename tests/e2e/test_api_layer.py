@@ -191,8 +191,8 @@ async def test_two_electors_on_a_real_lease(client: ApiClient, namespace: str) -
             "lock",
             namespace,
             identity,
-            lease_duration_s=2,
-            renew_deadline_s=1.5,
+            lease_duration_s=20,
+            renew_deadline_s=15,
             retry_period_s=0.1,
         )
         for identity in ("one", "two")
@@ -210,4 +210,4 @@ async def test_two_electors_on_a_real_lease(client: ApiClient, namespace: str) -
     lease = await client.get(LEASES, "lock", namespace=namespace, lane=Lane.LEASE)
     assert lease.spec.holder_identity == "two"
     assert lease.spec.lease_transitions == 1
-    assert lease.spec.lease_duration_seconds == 2
+    assert lease.spec.lease_duration_seconds == 20

@@ -16,12 +16,26 @@ import pytest
 from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.apiserver.server import ApiServer
 from stowplan.lab.controlplane import ControlPlane
-from tests.e2e import parity_devices, parity_junk, parity_objects, parity_pods
+from tests.e2e import (
+    parity_claims,
+    parity_devices,
+    parity_junk,
+    parity_objects,
+    parity_pods,
+    parity_taint_rules,
+)
 from tests.e2e.parity import Step, compare, new_namespace
 
 pytestmark = pytest.mark.e2e
 
-PARTS = (parity_pods, parity_objects, parity_junk, parity_devices)
+PARTS = (
+    parity_pods,
+    parity_objects,
+    parity_junk,
+    parity_claims,
+    parity_devices,
+    parity_taint_rules,
+)
 SCENARIOS: dict[str, list[Step]] = {
     name: steps for part in PARTS for name, steps in part.SCENARIOS.items()
 }

@@ -204,7 +204,7 @@ def test_kube_scheduler_and_a_restart(whole_cluster: ControlPlane) -> None:
 def test_nodes_of_kwok_stay_ready() -> None:
     """The node controller takes a node whose lease is not renewed for dead."""
     require_binaries("etcd", "kube-apiserver", "kubectl", "kube-controller-manager", "kwok")
-    grace_s = 5
+    grace_s = 15  # for a busy machine, where KWOK may not get its turn for seconds
     with ControlPlane() as running:
         running.start_controller_manager(
             f"--node-monitor-grace-period={grace_s}s",
@@ -227,7 +227,7 @@ def test_nodes_of_kwok_stay_ready() -> None:
             lease = api.get("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/kept")
             return parse_rfc3339(lease["spec"]["renewTime"]) > created + grace_s + 2
 
-        wait_for("its lease has outlived the grace period", renewed)
+        wait_for("its lease has outlived the grace period", renewed, 60)
 
 
 def test_up_with_kwok_keeps_leases() -> None:
@@ -283,7 +283,7 @@ def test_nothing_outlives_a_killed_parent() -> None:
         assert len(pids) == 2
         assert all(is_alive(pid) for pid in pids)
         parent.send_signal(signal.SIGKILL)
-    wait_for("the servers are gone", lambda: not any(is_alive(pid) for pid in pids), 10)
+    wait_for("the servers are gone", lambda: not any(is_alive(pid) for pid in pids))
     # A killed process cannot tidy up its files.
     assert Path(directory).exists()
     subprocess.run(["rm", "-rf", directory], check=True)

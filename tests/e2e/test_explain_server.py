@@ -11,11 +11,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from stowplan.api.objects import Pod
 from stowplan.lab.controlplane import ControlPlane
 from stowplan.lab.controlplane.processes import free_port
 from stowplan.testing import as_manifest, node, pod
@@ -45,7 +47,7 @@ class Stage(NamedTuple):
         token = self.reader if token is None else token
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         tls = ssl._create_unverified_context()
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=10, context=tls)
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, timeout=30, context=tls)
         try:
             connection.request("GET", path, headers=headers)
             response = connection.getresponse()
@@ -84,15 +86,13 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
             node("gpu", cpu=8, taints=["dedicated=gpu:NoSchedule"]),
         ):
             plane.api.create("/api/v1/nodes", as_manifest(made))
-        for each in (
-            pod("placed", cpu=1),
-            pod("big", cpu=6),
-            pod("big-2", cpu=6),
-            pod("gated", gates=["example.com/wait"]),
-        ):
-            manifest = as_manifest(each)
+
+        def create(made: Pod) -> None:
+            manifest = as_manifest(made)
             manifest["metadata"].pop("uid", None)
             plane.api.create(PODS, manifest)
+
+        create(pod("placed", cpu=1))
         log, port, ledger = folder / "stowplan.log", free_port(), folder / "ledger.db"
         command = [
             *(sys.executable, "-m", "stowplan", "run", f"--kubeconfig={plane.kubeconfig}"),
@@ -104,14 +104,21 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
             port, tokens["reader"], tokens["stranger"], Path(plane.kubeconfig), ledger, log
         )
 
-        def is_settled() -> bool:
+        def is_tried(name: str) -> bool:
             assert process.poll() is None, log.read_text()
-            tried = [found.get(f"/v1/attempts/default/{name}")[0] for name in ("big", "big-2")]
-            placed = found.get("/v1/explain/default/placed")[1]
-            return tried == [200, 200] and placed.get("state") == "Scheduled"
+            return found.get(f"/v1/attempts/default/{name}")[0] == 200
+
+        def is_placed() -> bool:
+            assert process.poll() is None, log.read_text()
+            return found.get("/v1/explain/default/placed")[1].get("state") == "Scheduled"
 
         try:
-            wait_for("all pods to be tried", is_settled)
+            # One by one: on a busy machine only the first of several attempts is kept with details.
+            wait_for("the first pod to be placed", is_placed)
+            create(pod("gated", gates=["example.com/wait"]))
+            for name in ("big", "big-2"):
+                create(pod(name, cpu=6))
+                wait_for(f"{name} to be tried", partial(is_tried, name))
             yield found
         finally:
             process.terminate()

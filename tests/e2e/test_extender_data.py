@@ -7,12 +7,11 @@ from __future__ import annotations
 import base64
 import json
 import ssl
-import threading
 import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -22,6 +21,7 @@ import pytest
 from stowplan.lab.controlplane import ControlPlane
 from tests.controlplane_fixtures import require_binaries
 from tests.integration.extender_kit import ExtenderProcess, extender
+from tests.integration.http_thread import serving
 from tests.unit.api.tls_kit import Authority
 from tests.waiting import wait_for
 
@@ -86,18 +86,6 @@ class _Prometheus(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the method's own
         """Nothing."""
-
-
-@contextmanager
-def prometheus() -> Iterator[int]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Prometheus) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        try:
-            yield server.server_address[1]
-        finally:
-            server.shutdown()
-            thread.join()
 
 
 @dataclass
@@ -180,7 +168,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         ("reschedule-token", TOKEN.encode()),
     ):
         (directory / name).write_bytes(content)
-    with ControlPlane() as plane, prometheus() as port:
+    with ControlPlane() as plane, serving(_Prometheus) as port:
         _prepare(plane)
         (directory / "token").write_text(plane.service_account_token(*ACCOUNT))
         api = urlsplit(plane.url)

@@ -187,7 +187,10 @@ def test_prometheus_may_read_metrics_and_nothing_else(
     assert [each["kind"] for each in roles] == ["ClusterRole", "ClusterRoleBinding"]
     plane.kubectl("apply", "-f", "-", input=yaml.safe_dump_all(roles), check=True)
     account = "--as=system:serviceaccount:monitoring:prometheus-k8s"
-    plane.kubectl("auth", "can-i", "get", "/metrics", account, check=True)
+    wait_for(
+        "the role",
+        lambda: plane.kubectl("auth", "can-i", "get", "/metrics", account).returncode == 0,
+    )
     for path in ("/configz", "/debug/pprof/profile"):
         refused = plane.kubectl("auth", "can-i", "get", path, account)
         assert (refused.returncode, refused.stdout) == (1, "no\n")

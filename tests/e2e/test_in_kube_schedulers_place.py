@@ -51,7 +51,7 @@ def holder(plane: ControlPlane) -> str:
 
 def probe(port: int, path: str) -> tuple[int, str]:
     tls = ssl._create_unverified_context()
-    with urllib.request.urlopen(f"https://127.0.0.1:{port}{path}", timeout=5, context=tls) as got:
+    with urllib.request.urlopen(f"https://127.0.0.1:{port}{path}", timeout=30, context=tls) as got:
         return got.status, got.read().decode()
 
 

@@ -8,6 +8,8 @@ both sides, so the comparison grows with the registry.
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from tests.controlplane_fixtures import require_binaries
@@ -52,8 +54,11 @@ async def _the_same_play(mixture: Mixture, *, preemption: bool) -> Play:
     require_binaries(
         "etcd", "kube-apiserver", "kubectl", "kube-controller-manager", "kube-scheduler"
     )
-    theirs = await play(KUBE_SCHEDULER, mixture, preemption=preemption)
-    ours = await play(STOWPLAN, mixture, preemption=preemption)
+    # Both wait for their API servers most of the time.
+    theirs, ours = await asyncio.gather(
+        play(KUBE_SCHEDULER, mixture, preemption=preemption),
+        play(STOWPLAN, mixture, preemption=preemption),
+    )
     found = differences(theirs, ours)
     assert not found, table(found, theirs)
     assert len(theirs.pods) == 500

@@ -175,7 +175,6 @@ def test_a_budget_is_respected_and_nothing_is_changed(stage: StaticStage, person
     assert moved.endswith(f"default/web-0 is on {CONTROL_PLANE} now (was on {WORKER})\n")
     assert uid(stage, "web-0") != before
     stage.wait_ready("web-0", CONTROL_PLANE)
-    wait_for_budget(stage, "web", 1)
 
 
 def test_what_the_eviction_api_cannot_do_is_told(stage: StaticStage, person: Person) -> None:

@@ -6,7 +6,6 @@ import json
 import random
 import signal
 import subprocess
-import sys
 import urllib.request
 from functools import partial
 from pathlib import Path
@@ -14,20 +13,13 @@ from typing import Any, Final, TypeAlias
 
 from stowplan.lab.controlplane import ControlPlane
 from tests.controlplane_fixtures import require_binaries
+from tests.e2e.record_trial import CONFIG, POLICY, READING, STOWPLAN, requests_of
 from tests.waiting import wait_for
 
 Json: TypeAlias = dict[str, Any]
-STOWPLAN: Final = (sys.executable, "-m", "stowplan")
 NODES: Final = 12
 PODS: Final = 150
-ALL: Final = "percentageOfNodesToScore: 100\nleaderElection: {leaderElect: false}\n"
 HEAD: Final = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
-POLICY: Final = {
-    "apiVersion": "audit.k8s.io/v1",
-    "kind": "Policy",
-    "omitStages": ["RequestReceived"],
-    "rules": [{"level": "Metadata"}],
-}
 
 
 def test_kube_scheduler_recorded_and_shadowed(tmp_path: Path) -> None:
@@ -37,7 +29,7 @@ def test_kube_scheduler_recorded_and_shadowed(tmp_path: Path) -> None:
     flags = [f"--audit-policy-file={policy}", f"--audit-log-path={log}"]
     recording, decisions = tmp_path / "r.jsonl.gz", tmp_path / "decisions.jsonl"
     with ControlPlane(apiserver_flags=flags) as plane:
-        plane.start_scheduler(HEAD + ALL)
+        plane.start_scheduler(CONFIG)
         for number in range(NODES):
             plane.api.create("/api/v1/nodes", node(number))
         access = ("--kubeconfig", str(plane.kubeconfig))
@@ -61,8 +53,8 @@ def test_kube_scheduler_recorded_and_shadowed(tmp_path: Path) -> None:
     assert live["decisions"] == PODS
     assert live["agreement"] == 1.0, live["differences"]
     assert len(decisions.read_text().splitlines()) == PODS
-    assert verbs(log, "record") <= {"get", "list", "watch"}
-    assert verbs(log, "shadow") <= {"get", "list", "watch"}
+    for command in ("record", "shadow"):
+        assert set(requests_of(log, command)) in ({"list", "watch"}, READING)
 
     followed = run("replay", str(recording), "--follow", "-o", "json")
     report = json.loads(followed.stdout)
@@ -153,11 +145,3 @@ def decided(url: str) -> int:
         lines = response.read().decode().splitlines()
     counts = [line for line in lines if line.startswith("stowplan_shadow_decisions_total{")]
     return round(sum(float(line.rpartition(" ")[2]) for line in counts))
-
-
-def verbs(log: Path, command: str) -> set[str]:
-    """What a command of ours asked of the API server."""
-    requests = [json.loads(line) for line in log.read_text().splitlines()]
-    found = {each["verb"] for each in requests if each.get("userAgent", "").endswith(command)}
-    assert found, f"{command} asked nothing"
-    return found

@@ -9,6 +9,7 @@ sets RECORD_RBAC=1: then the accounts may do everything, and the record is writt
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -20,6 +21,7 @@ import pytest
 from stowplan.audit import AuditTrail, Request
 from stowplan.lab.controlplane import ControlPlane
 from stowplan.lab.controlplane.api_access import ApiError, unverified_access
+from stowplan.lab.controlplane.gates import SERVE_TAINT_RULES
 from stowplan.lab.controlplane.processes import free_port
 from tests.controlplane_fixtures import require_binaries
 from tests.e2e.test_deploy_rbac import (
@@ -175,7 +177,7 @@ class Stage:
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     require_binaries("etcd", "kube-apiserver", "kubectl")
     trail = AuditTrail(tmp_path_factory.mktemp("audit"))
-    with ControlPlane(apiserver_flags=trail.flags) as plane:
+    with ControlPlane(apiserver_flags=[*trail.flags, SERVE_TAINT_RULES]) as plane:
         yield Stage(plane, trail)
 
 
@@ -202,6 +204,7 @@ def to_grants(requests: list[Request], own: str, *, serves_one: bool = False) ->
             request.name if request.resource in ("leases", "configmaps") else "",
         )
         for request in requests
+        if request.resource  # else of the server itself, such as /version: everybody's right
     }
 
 
@@ -342,6 +345,27 @@ def test_the_static_scheduler(
             stage.allocate_device(key, **ours)
         scheduler.process.terminate()
         assert scheduler.process.wait(30) == 0, scheduler.log
+
+
+def test_the_recorder(stage: Stage, tmp_path: Path) -> None:
+    plane, account = stage.plane, "stowplan-record"
+    applied = plane.kubectl("apply", "-k", str(DEPLOY.parent / "record"), check=True)
+    assert "Warning" not in applied.stderr  # the pod meets the restricted standard
+    token = plane.service_account_token(account, account)
+    config = plane.write_kubeconfig(account, token)
+    may_list = ("auth", "can-i", "list", "csidrivers", f"--token={token}")
+    wait_for("the role", lambda: plane.kubectl(*may_list).stdout.strip() == "yes")
+    with recording(stage, "record", account, account):
+        done = subprocess.run(
+            [*STOWPLAN, "record", f"{tmp_path}/", "--for=10s", f"--kubeconfig={config}"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    assert "Warning" not in done.stderr  # every kind is in it
+    assert {grant.verb for grant in rbac.read_record()["record"]} == {"list", "watch"}
 
 
 def test_the_roles_that_every_cluster_has(stage: Stage) -> None:

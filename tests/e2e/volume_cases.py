@@ -7,17 +7,12 @@ not yet Available, which one is taken is a matter of chance.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
-import aiohttp
-
-Json = dict[str, Any]
+from tests.e2e.controllers_beside import MERGE, Case, Json, Step
 
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 VOLUMES = "/api/v1/persistentvolumes"
-MERGE = {"Content-Type": "application/merge-patch+json"}
 LATER = "WaitForFirstConsumer"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 NOBODY = "nobody.example.com"
@@ -25,25 +20,16 @@ SELECTED_NODE = "volume.kubernetes.io/selected-node"
 BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 
 
-@dataclass
-class World:
-    """One case on one API server."""
-
-    session: aiohttp.ClientSession
-    name: str
-
+class World(Case):
     @property
     def claims_path(self) -> str:
         return f"/api/v1/namespaces/{self.name}/persistentvolumeclaims"
-
-    async def begin(self) -> None:
-        await self._post("/api/v1/namespaces", {"metadata": {"name": self.name}})
 
     async def create_class(
         self, mode: str = "Immediate", provisioner: str = NO_PROVISIONER
     ) -> None:
         body = {"provisioner": provisioner, "volumeBindingMode": mode, "reclaimPolicy": "Retain"}
-        await self._post(CLASSES, {"metadata": {"name": self.name}, **body})
+        await self.send("POST", CLASSES, {"metadata": {"name": self.name}, **body})
 
     async def create_volume(self, name: str, size: str = "5Gi", **spec: Any) -> None:
         labels, ref = spec.pop("labels", {}), spec.pop("promised_to", None)
@@ -58,7 +44,7 @@ class World:
             **spec,
         }
         metadata = {"name": f"{self.name}-{name}", "labels": labels}
-        await self._post(VOLUMES, {"metadata": metadata, "spec": body})
+        await self.send("POST", VOLUMES, {"metadata": metadata, "spec": body})
 
     async def create_claim(self, name: str, size: str = "1Gi", **spec: Any) -> None:
         if "volumeName" in spec:
@@ -69,59 +55,45 @@ class World:
             "storageClassName": self.name,
             **spec,
         }
-        await self._post(self.claims_path, {"metadata": {"name": name}, "spec": body})
+        await self.send("POST", self.claims_path, {"metadata": {"name": name}, "spec": body})
 
     async def promise(self, volume: str, claim: str) -> None:
         """What kube-scheduler writes."""
-        uid = (await self._get(f"{self.claims_path}/{claim}"))["metadata"]["uid"]
+        uid = (await self.send("GET", f"{self.claims_path}/{claim}"))["metadata"]["uid"]
         ref = {"namespace": self.name, "name": claim, "uid": uid}
         marks = {"annotations": {BOUND_BY_CONTROLLER: "yes"}}
-        await self._patch(
-            f"{VOLUMES}/{self.name}-{volume}", {"metadata": marks, "spec": {"claimRef": ref}}
+        await self.send(
+            "PATCH",
+            f"{VOLUMES}/{self.name}-{volume}",
+            {"metadata": marks, "spec": {"claimRef": ref}},
         )
 
     async def select(self, claim: str, node: str) -> None:
         """What kube-scheduler writes where a volume has to be made."""
         marks = {"annotations": {SELECTED_NODE: node}}
-        await self._patch(f"{self.claims_path}/{claim}", {"metadata": marks})
+        await self.send("PATCH", f"{self.claims_path}/{claim}", {"metadata": marks})
 
     async def delete_claim(self, name: str) -> None:
-        async with self.session.delete(f"{self.claims_path}/{name}") as answer:
-            assert answer.status == 200, await answer.text()
+        await self.send("DELETE", f"{self.claims_path}/{name}")
 
     async def delete_volume(self, name: str) -> None:
         """Though it is in use, which a real one is protected against."""
         path = f"{VOLUMES}/{self.name}-{name}"
-        async with self.session.delete(path) as answer:
-            assert answer.status == 200, await answer.text()
+        await self.send("DELETE", path)
         patch = {"metadata": {"finalizers": None}}
         async with self.session.patch(path, json=patch, headers=MERGE) as answer:
             assert answer.status in (200, 404), await answer.text()
 
     async def view(self) -> dict[str, Json]:
         """All that a volume controller is to be judged by."""
-        claims = (await self._get(self.claims_path))["items"]
+        claims = (await self.send("GET", self.claims_path))["items"]
         uids = {claim["metadata"]["name"]: claim["metadata"]["uid"] for claim in claims}
         seen = {f"claim {claim['metadata']['name']}": _claim_view(claim) for claim in claims}
-        for volume in (await self._get(VOLUMES))["items"]:
+        for volume in (await self.send("GET", VOLUMES))["items"]:
             name = volume["metadata"]["name"]
             if name.startswith(f"{self.name}-"):
                 seen[f"volume {name}"] = _volume_view(volume, uids)
         return seen
-
-    async def _get(self, path: str) -> Json:
-        async with self.session.get(path) as answer:
-            body: Json = await answer.json()
-            assert answer.status == 200, body
-            return body
-
-    async def _post(self, path: str, body: Json) -> None:
-        async with self.session.post(path, json=body) as answer:
-            assert answer.status == 201, await answer.text()
-
-    async def _patch(self, path: str, body: Json) -> None:
-        async with self.session.patch(path, json=body, headers=MERGE) as answer:
-            assert answer.status == 200, await answer.text()
 
 
 def _claim_view(claim: Json) -> Json:
@@ -142,9 +114,6 @@ def _volume_view(volume: Json, uids: dict[str, str]) -> Json:
         "annotations": volume["metadata"].get("annotations", {}),
         "phase": volume["status"]["phase"],
     }
-
-
-Step: TypeAlias = Callable[[World], Awaitable[None]]
 
 
 # The smallest that suits
@@ -290,7 +259,7 @@ async def _class_arrives(world: World) -> None:
     await world.create_class("Immediate", NOBODY)
 
 
-CASES: dict[str, list[Step]] = {
+CASES: dict[str, list[Step[World]]] = {
     "sizes": [_sizes, _claims_of_sizes, _one_more_of_any_access],
     "unsuitable": [_unsuitable, _something_suitable],
     "promised": [_promised, _claims_with_promises, _another_promise],

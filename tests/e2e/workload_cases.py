@@ -12,14 +12,10 @@ import json
 import re
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
-import aiohttp
+from tests.e2e.controllers_beside import Case, Json, Step
 
-Json = dict[str, Any]
-
-MERGE = {"Content-Type": "application/merge-patch+json"}
 NODE = "worker"
 PATIENCE_S = 60.0
 KINDS = {
@@ -33,38 +29,29 @@ KINDS = {
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
-@dataclass
-class World:
-    """One case on one API server."""
-
-    session: aiohttp.ClientSession
-    name: str
-
+class World(Case):
     def path(self, plural: str, name: str = "") -> str:
         path = f"{KINDS[plural]}/namespaces/{self.name}/{plural}"
         return f"{path}/{name}" if name else path
 
-    async def begin(self) -> None:
-        await self._ask("POST", "/api/v1/namespaces", {"metadata": {"name": self.name}})
-
     async def create(self, plural: str, body: Json) -> None:
-        await self._ask("POST", self.path(plural), body)
+        await self.send("POST", self.path(plural), body)
 
     async def patch(self, plural: str, name: str, body: Json) -> None:
-        await self._ask("PATCH", self.path(plural, name), body)
+        await self.send("PATCH", self.path(plural, name), body)
 
     async def delete(self, plural: str, name: str, policy: str = "Background") -> None:
-        await self._ask("DELETE", self.path(plural, name), {"propagationPolicy": policy})
+        await self.send("DELETE", self.path(plural, name), {"propagationPolicy": policy})
 
     async def items(self, plural: str) -> list[Json]:
-        items: list[Json] = (await self._ask("GET", self.path(plural)))["items"]
+        items: list[Json] = (await self.send("GET", self.path(plural)))["items"]
         return items
 
     async def pods(self) -> list[Json]:
         return sorted(await self.items("pods"), key=lambda pod: str(pod["metadata"]["name"]))
 
     async def status(self, plural: str, name: str) -> Json:
-        status: Json = (await self._ask("GET", self.path(plural, name)))["status"]
+        status: Json = (await self.send("GET", self.path(plural, name)))["status"]
         return status
 
     async def until(self, what: str, holds: Callable[[], Awaitable[bool]]) -> None:
@@ -104,16 +91,9 @@ class World:
         """What a kubelet writes when a container ends with an error."""
         found = [pod for pod in await self.pods() if pod["status"]["phase"] == "Pending"]
         name = found[0]["metadata"]["name"]
-        await self._ask(
+        await self.send(
             "PATCH", f"{self.path('pods', name)}/status", {"status": {"phase": "Failed"}}
         )
-
-    async def _ask(self, method: str, path: str, body: Json | None = None) -> Any:
-        headers = MERGE if method == "PATCH" else None
-        async with self.session.request(method, path, json=body, headers=headers) as answer:
-            text = await answer.text()
-            assert answer.status < 300, (method, path, text)
-            return json.loads(text)
 
     async def view(self) -> dict[str, Any]:
         """All that a workload controller is to be judged by, without names made by chance."""
@@ -202,9 +182,6 @@ def workload(name: str, replicas: int, made_of: Json | None = None, **spec: Any)
 
 def image(name: str) -> Json:
     return {"spec": {"template": {"spec": {"containers": [{"name": "c", "image": name}]}}}}
-
-
-Step: TypeAlias = Callable[[World], Awaitable[None]]
 
 
 # Deployments
@@ -412,7 +389,7 @@ async def _run_out(world: World) -> None:
     await world.until_condition("jobs", "job", "Failed")
 
 
-CASES: dict[str, list[Step]] = {
+CASES: dict[str, list[Step[World]]] = {
     "deployment": [_deploy, _scale_up, _roll, _roll_back, _lose_a_pod, _scale_down],
     "paused": [_deploy, _scale_down, _pause_and_change, _resume, _delete_deployment],
     "recreate": [_recreate, _roll_recreated, _delete_in_foreground],

@@ -30,9 +30,9 @@ from stowplan.audit.history import audit_history
 from stowplan.errors import StowplanError
 from stowplan.http.parser import ChunkedDecoder, ProtocolError, parse_request, parse_response
 from stowplan.http.response_body import ResponseBody
+from stowplan.scheduler.barrier import _decode_version
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.event_handlers import EventHandlers
-from stowplan.scheduler.process import _decode_version
 from stowplan.server.authentication import _user
 from stowplan.server.authorization import _decision
 from stowplan.sim.virtual.time_loop import TimeLoop

@@ -30,7 +30,13 @@ from stowplan.audit.history import audit_history
 from stowplan.audit.live import audit_cluster
 from stowplan.audit.sources import read_objects
 from stowplan.audit.text import report_text
-from stowplan.cel.device import DeviceView, SelectorError, compile_selector, device_value
+from stowplan.cel.device import (
+    DeviceView,
+    SelectorError,
+    compile_selector,
+    device_value,
+    worst_cost,
+)
 from stowplan.cel.errors import CompileError
 from stowplan.cel.values import Value
 from stowplan.cli.flag_values import metrics_filter
@@ -56,6 +62,7 @@ from stowplan.replay.report import Tally, comparison_line, configuration_of, fol
 from stowplan.scheduler.ledger_file import read_attempts
 from stowplan.sim.faults.script import read_script
 from stowplan.sim.scenarios.document import read_scenario
+from stowplan.sim.sweep.document import read_sweep
 from stowplan.sim.traces import load_trace
 from stowplan.sim.traces.layout import find_layout
 from stowplan.workloads.load import read_workloads
@@ -172,7 +179,10 @@ def _device() -> Value:
 
 
 def _cel(data: bytes) -> None:
-    compile_selector(data.decode(errors="replace")).matches(_device())
+    expression = data.decode(errors="replace")
+    selector = compile_selector(expression)
+    worst_cost(expression)
+    selector.matches(_device())
 
 
 def _prometheus(data: bytes) -> None:
@@ -219,6 +229,7 @@ READERS = {
         _file("recording", _recording), "`stowplan replay`: recordings of clusters"
     ),
     "scenario": Reader(_file("scenario.yaml", read_scenario), "`stowplan simulate`"),
+    "sweep": Reader(_file("sweep.yaml", read_sweep), "`stowplan sweep`"),
     "trace-csv": Reader(_file("trace.csv", _trace), "traces in CSV"),
     "trace-gz": Reader(_file("trace.csv.gz", _trace), "traces, packed by gzip"),
     "trace-json": Reader(_file("trace.json", _trace), "exports of kube-scheduler-simulator"),

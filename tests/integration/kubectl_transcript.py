@@ -105,6 +105,8 @@ def _record_watch(kubectl: Kubectl, step: Step) -> list[tuple[Step, Output]]:
             _wait_for(watching, err, (_ATTACHED,))
             inner = [(action, kubectl.run(action)) for action in step.during]
             _wait_for(watching, out, tuple(map(re.compile, step.until)))
+            if step.command.startswith("wait "):
+                watching.wait(_PATIENCE)  # by itself, with a code that counts
         finally:
             watching.terminate()
             code = watching.wait(_PATIENCE)

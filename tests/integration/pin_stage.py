@@ -35,6 +35,17 @@ STATEFUL_SET = {
     "uid": "0b6c1c3e-0000-4000-8000-000000000001",
     "controller": True,
 }
+#: What `stowplan move` says about web-0, from worker-1 to worker-2.
+PLAN = """\
+pod     default/web-0, scheduler test
+owner   StatefulSet web
+from    worker-1
+to      worker-2
+pin     on worker-2: label rf.scheduler.test.default/web-0
+unpin   on worker-1: label rf.scheduler.test.default/web-0
+evict   default/web-0, with 1 s to shut down
+"""
+ARRIVED = "default/web-0 is on worker-2 now (was on worker-1)\n"
 
 
 class PinStage:
@@ -151,6 +162,17 @@ def pin_stage(
         monkeypatch.setenv("STOWPLAN_KUBECONFIG", str(server.kubeconfig_path))
         stage = PinStage(server, capsys)
         stage.create_nodes(*nodes)
+        yield stage
+
+
+@contextmanager
+def move_stage(
+    directory: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[PinStage]:
+    """web-0 runs on worker-1, where its pin is; worker-2 is free."""
+    with pin_stage(directory, capsys, monkeypatch, "worker-1", "worker-2") as stage:
+        stage.create_pod("web-0", "worker-1", owner=STATEFUL_SET)
+        stage.label("worker-1", LABEL)
         yield stage
 
 

@@ -32,6 +32,17 @@ def wait_leaving(target: Target, name: str) -> Json:
     return target.pod(name)
 
 
+def make_room_on_n1(target: Target, name: str) -> None:
+    """Start a scheduler whose only node is full; the pod is nominated while `low` terminates."""
+    target.create_nodes("n1")
+    target.start()
+    create(target, "low", "low")
+    target.wait_bound("low")
+    create(target, name, name)
+    wait_leaving(target, "low")
+    wait_for("the nomination", lambda: nominated(target, name) == "n1")
+
+
 def nominated(target: Target, name: str) -> str:
     node: str = target.pod(name)["status"].get("nominatedNodeName", "")
     return node

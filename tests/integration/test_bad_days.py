@@ -18,6 +18,13 @@ from tests.integration.target import Scheduler, Target
 from tests.waiting import wait_for
 
 BINDING = r"/binding$"
+LEASE = (
+    "--leader-elect-lease-duration=6s",
+    "--leader-elect-renew-deadline=5s",
+    "--leader-elect-retry-period=500ms",
+    "--leader-elect-resource-namespace=default",
+    "--leader-elect-resource-name=it",
+)
 
 
 def audit(target: Target, *, pods_per_node: int) -> None:
@@ -55,16 +62,9 @@ def test_kill_9_in_the_middle_of_binds_and_restart(target: Target) -> None:
 
 def test_the_second_replica_takes_over_when_the_leader_is_killed(target: Target) -> None:
     target.create_nodes("n1", "n2", pods=10)
-    flags = (
-        "--leader-elect-lease-duration=3s",
-        "--leader-elect-renew-deadline=2s",
-        "--leader-elect-retry-period=500ms",
-        "--leader-elect-resource-namespace=default",
-        "--leader-elect-resource-name=it",
-    )
-    leader = target.start(*flags, leader_elect=True)
+    leader = target.start(*LEASE, leader_elect=True)
     leader.wait_until_scheduling()
-    standby = target.start(*flags, leader_elect=True)
+    standby = target.start(*LEASE, leader_elect=True)
     names = [f"p{i}" for i in range(20)]
     target.create_pods(*names[:10])
     target.wait_bound(*names[:10])
@@ -86,19 +86,12 @@ def test_a_standby_whose_watches_lag_does_not_overcommit(target: Target) -> None
     the former pending and the nodes empty, and nothing since.
     """
     target.create_nodes("n1", "n2", pods=4)
-    flags = (
-        "--leader-elect-lease-duration=3s",
-        "--leader-elect-renew-deadline=2s",
-        "--leader-elect-retry-period=500ms",
-        "--leader-elect-resource-namespace=default",
-        "--leader-elect-resource-name=it",
-    )
     target.proxy.inject(Fault("POST", r"/late\d/binding$", times=100_000, status=422))
-    leader = target.start(*flags, leader_elect=True)
+    leader = target.start(*LEASE, leader_elect=True)
     leader.wait_until_scheduling()
     late = [f"late{i}" for i in range(4)]
     target.create_pods(*late)
-    standby = target.start(*flags, leader_elect=True, proxy=target.second_proxy)
+    standby = target.start(*LEASE, leader_elect=True, proxy=target.second_proxy)
     wait_for(
         "the standby to know them", lambda: standby.log.count("Add event for unscheduled pod") == 4
     )
@@ -121,17 +114,10 @@ def test_a_standby_whose_watches_lag_does_not_overcommit(target: Target) -> None
 def test_a_leader_that_was_frozen_does_not_overcommit(target: Target) -> None:
     """It wakes up with pods to place, and knows neither of its successor nor of the full nodes."""
     target.create_nodes("n1", "n2", pods=4)
-    flags = (
-        "--leader-elect-lease-duration=3s",
-        "--leader-elect-renew-deadline=2s",
-        "--leader-elect-retry-period=500ms",
-        "--leader-elect-resource-namespace=default",
-        "--leader-elect-resource-name=it",
-    )
     target.proxy.inject(Fault("POST", r"/late\d/binding$", times=100_000, status=422))
-    leader = target.start(*flags, leader_elect=True)
+    leader = target.start(*LEASE, leader_elect=True)
     leader.wait_until_scheduling()
-    standby = target.start(*flags, leader_elect=True, proxy=target.second_proxy)
+    standby = target.start(*LEASE, leader_elect=True, proxy=target.second_proxy)
     late = [f"late{i}" for i in range(4)]
     target.create_pods(*late)
     wait_for("the leader to try them", lambda: all(binding_requests(target, n) for n in late))
@@ -161,14 +147,7 @@ def test_a_leader_that_ends_gives_the_lease_up(target: Target) -> None:
 
 
 def test_a_leader_that_cannot_renew_ends_with_1(target: Target) -> None:
-    leader = target.start(
-        "--leader-elect-lease-duration=3s",
-        "--leader-elect-renew-deadline=2s",
-        "--leader-elect-retry-period=500ms",
-        "--leader-elect-resource-namespace=default",
-        "--leader-elect-resource-name=it",
-        leader_elect=True,
-    )
+    leader = target.start(*LEASE, leader_elect=True)
     leader.wait_until_scheduling()
     target.proxy.inject(Fault("PUT", r"/leases/it$", times=1000, status=500))
     assert leader.wait_for_exit() == 1

@@ -177,3 +177,99 @@ def test_an_interrupt_leaves_no_process_behind(folder: Path, number: signal.Sign
     while left := [pid for pid in started if Path(f"/proc/{pid}").exists()]:
         assert time.monotonic() < deadline, left
         time.sleep(0.05)
+
+
+DEVICES = """
+- name: Template
+  workloadTemplate:
+  - {opcode: createNodes, count: 2, nodeTemplatePath: node.yaml}
+  - {opcode: createResourceDriver, driverName: gpu.example.com, nodes: node-*, maxClaimsPerNode: 5}
+  - {opcode: createAny, templatePath: class.yaml}
+  - {opcode: createAny, templatePath: template.yaml, namespace: test}
+  - opcode: createPods
+    namespace: test
+    count: 10
+    podTemplatePath: claim-pod.yaml
+    collectMetrics: true
+  workloads: [{name: Few, params: {}}]
+- name: Extended
+  workloadTemplate:
+  - {opcode: createNodes, count: 2, nodeTemplatePath: node.yaml}
+  - {opcode: createResourceDriver, driverName: gpu.example.com, nodes: node-*, maxClaimsPerNode: 5}
+  - {opcode: createAny, templatePath: class.yaml}
+  - opcode: createPods
+    namespace: test
+    count: 10
+    podTemplatePath: extended-pod.yaml
+    collectMetrics: true
+  workloads: [{name: Few, params: {}}]
+- name: Steady
+  workloadTemplate:
+  - {opcode: createNodes, count: 2, nodeTemplatePath: node.yaml}
+  - {opcode: createResourceDriver, driverName: gpu.example.com, nodes: node-*, maxClaimsPerNode: 5}
+  - {opcode: createAny, templatePath: class.yaml}
+  - {opcode: createAny, templatePath: template.yaml, namespace: test}
+  - opcode: createPods
+    namespace: test
+    count: 10
+    steadyState: true
+    duration: 4s
+    podTemplatePath: claim-pod.yaml
+    collectMetrics: true
+  workloads: [{name: Few, params: {}}]
+"""
+
+CLASS = """
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu}
+spec:
+  extendedResourceName: example.com/gpu
+  selectors: [{cel: {expression: device.driver == "gpu.example.com"}}]
+"""
+
+TEMPLATE = """
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: gpu}
+spec: {spec: {devices: {requests: [{name: one, exactly: {deviceClassName: gpu}}]}}}
+"""
+
+CLAIM_POD = """
+apiVersion: v1
+kind: Pod
+metadata: {generateName: pod-}
+spec:
+  tolerations: [{key: special, operator: Exists}]
+  resourceClaims: [{name: gpu, resourceClaimTemplateName: gpu}]
+  containers:
+  - {name: pause, image: pause, resources: {claims: [{name: gpu}]}}
+"""
+
+EXTENDED_POD = """
+apiVersion: v1
+kind: Pod
+metadata: {generateName: pod-}
+spec:
+  tolerations: [{key: special, operator: Exists}]
+  containers:
+  - {name: pause, image: pause, resources: {limits: {example.com/gpu: 1}}}
+"""
+
+
+@pytest.mark.parametrize("test", ["Template", "Extended", "Steady"])
+def test_raw_gives_every_pod_a_device_of_its_own(folder: Path, test: str) -> None:
+    """There are as many devices as pods, so that a device given twice would leave a pod waiting."""
+    require_binaries("kube-controller-manager")
+    files = {"tiny": DEVICES, "class": CLASS, "template": TEMPLATE}
+    files |= {"claim-pod": CLAIM_POD, "extended-pod": EXTENDED_POD}
+    for name, text in files.items():
+        (folder / f"{name}.yaml").write_text(text)
+    backlog = () if test == "Steady" else ("--mode", "backlog")
+    workload, told, code = bench(folder, "--workload", test, "--only", "raw,-raw/events", *backlog)
+    assert code == 0, told
+    (one,) = workload["runs"]
+    if test == "Steady":
+        assert one["run"]["pods"] > 10, "devices come back"
+    else:
+        assert one["run"]["pods"] == 10

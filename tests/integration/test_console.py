@@ -132,7 +132,7 @@ def test_what_is_refused(read_only: str) -> None:
     for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
         assert refusal(api, method)[0] == 405
         assert refusal(f"{read_only}/api/try/create", method)[0] == 405
-    assert get(read_only, "about") == {"tries": False, "standby": ""}
+    assert get(read_only, "about") == {"tries": False, "shadows": False, "standby": ""}
     assert refusal(f"{read_only}/api/try")[0] == 404
     for path in ("/api/nodes/nowhere", "/api/pods/default/nobody", "/api/pods/x", "/api/", "/x.js"):
         assert refusal(read_only + path)[0] == 404

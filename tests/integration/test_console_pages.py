@@ -29,7 +29,7 @@ MAP = "document.querySelector('canvas')?.getAttribute('aria-label') ?? ''"
 #: 200 once the server has kept a moment.
 PAST = """(() => { const request = new XMLHttpRequest();
   request.open("GET", "api/cluster/past", false); request.send(); return request.status; })()"""
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 #: By page: its address, and what it must show.
 PAGES = {
     "cluster": ("#/cluster/worker-0025", ["240 nodes", "worker-0025", "Taints", "memory 8Gi"]),

@@ -136,7 +136,7 @@ def test_bodies_and_numbers_are_bounded(url: str) -> None:
 
 
 def test_pods_are_created_placed_and_deleted(url: str) -> None:
-    assert get(url, "about") == {"tries": True, "standby": ""}
+    assert get(url, "about") == {"tries": True, "shadows": False, "standby": ""}
     made = post(url, "create", {"text": PODS.replace("NAME", "copy"), "copies": 3})
     assert made["done"] == ["pod/copy-1 created", "pod/copy-2 created", "pod/copy-3 created"]
     again = post(url, "create", {"text": PODS.replace("NAME", "copy"), "copies": 2})
@@ -312,7 +312,7 @@ def test_explain_and_decide_read_the_simulators_format(tmp_path: Path) -> None:
 
 def test_the_demo_survives_the_loss_of_all_its_objects(tmp_path: Path) -> None:
     with console(tmp_path / "log", "demo", "--console=0", "--speed=20") as url:
-        assert get(url, "about") == {"tries": True, "standby": ""}
+        assert get(url, "about") == {"tries": True, "shadows": False, "standby": ""}
         wait_for("the story", lambda: sum(get(url, "cluster")["pods"]) > 3)
         assert post(url, "clear", {"what": "everything"})["problems"] == []
         text = PODS.replace("NAME", "mine") + "---" + NODE

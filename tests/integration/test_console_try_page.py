@@ -178,3 +178,61 @@ async def test_the_page_is_absent_for_other_clusters(tab: Tab) -> None:
         await until_text(tab, "1 node, 0 pods")
         assert "Try" not in await tab.ask(PAGES)
         assert tab.complaints == []
+
+
+DEVICES = """
+apiVersion: v1
+kind: Node
+metadata: {name: with-gpu}
+status: {allocatable: {cpu: "8", memory: 8Gi, pods: "10"}}
+---
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu}
+spec: {}
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: with-gpu}
+spec:
+  driver: gpu.example.com
+  nodeName: with-gpu
+  pool: {name: with-gpu, generation: 1, resourceSliceCount: 1}
+  devices: [{name: gpu-0}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaimTemplate
+metadata: {name: one}
+spec: {spec: {devices: {requests: [{name: gpu, exactly: {deviceClassName: gpu}}]}}}
+"""
+ASKING = """
+apiVersion: v1
+kind: Pod
+metadata: {name: NAME}
+spec:
+  containers: [{name: main, image: "job:1", resources: {claims: [{name: gpu}]}}]
+  resourceClaims: [{name: gpu, resourceClaimTemplateName: one}]
+"""
+
+
+async def test_pods_ask_for_devices_and_the_page_says_who_has_them(tab: Tab) -> None:
+    async with try_stage() as url:
+        await tab.open(f"{url}#/try")
+        await until_text(tab, "The cluster has no nodes")
+        await fill(tab, "textarea", DEVICES)
+        await click(tab, "Create")
+        await until_text(tab, "resourceclaimtemplate/one created")
+        for name in ("first", "second"):
+            await fill(tab, "textarea", ASKING.replace("NAME", name))
+            await click(tab, "Create")
+            await until_text(tab, f"pod/{name} created")
+            if name == "first":
+                await until_text(tab, "default/first", "with-gpu")
+        await until_text(tab, "default/second", "pending")
+        await tab.ask("document.querySelector('.try td a').click()")  # pending ones are first
+        await until_text(
+            tab,
+            "No node can give the request gpu",
+            "needs 1 device of class gpu; of 1 here, 1 is taken (by default/first)",
+        )
+        assert tab.complaints == []

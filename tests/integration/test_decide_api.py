@@ -19,7 +19,7 @@ from stowplan.api.kubeconfig import load_cluster_config
 from stowplan.api.resources import NODES, PODS
 from stowplan.lab.controlplane.processes import free_port
 from stowplan.server.decide_schema import MAX_QUESTIONS
-from stowplan.testing import as_manifest, node, pod
+from stowplan.testing import as_manifest, claim_template, device_class, node, pod, resource_slice
 from tests.embedded_fixtures import EmbeddedServer, running_embedded_server
 from tests.waiting import wait_for
 
@@ -173,6 +173,24 @@ def test_a_summary_has_counts_instead_of_nodes(scheduler: Scheduler) -> None:
     said = scheduler.ask({"pod": manifest("web", 100)}, "?detail=summary")
     assert said["feasible"] == 0
     assert said["message"].startswith("0/3 nodes are available: ")
+
+
+def test_devices_are_answered_over_http_as_by_the_command(
+    scheduler: Scheduler, tmp_path: Path
+) -> None:
+    brought = [
+        device_class("gpu", driver="gpu.example.com"),
+        resource_slice("gpu.example.com", 2, node="large"),
+        claim_template("one", "gpu"),
+    ]
+    asked = as_manifest(pod("job", claim_templates={"gpu": "one"}))
+    said = scheduler.ask({"id": 7, "apply": brought, "pod": asked})
+    (given,) = said["allocations"]["large"]
+    assert (given["claim"], given["device"]) == ("job-gpu", "device-0")
+    assert "the node has none" in said["devices"]["small"][0]
+    assert said == decided(
+        {"id": 7, "objects": [*scheduler.objects(), *brought], "pod": asked}, tmp_path
+    )
 
 
 def test_changes_are_made_on_a_copy(scheduler: Scheduler) -> None:

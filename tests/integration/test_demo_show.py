@@ -93,7 +93,8 @@ async def test_a_meddling_user_is_told_of_but_stops_nothing() -> None:
 async def test_a_pod_of_the_story_that_is_gone_before_it_was_placed_is_missed() -> None:
     out = io.StringIO()
     async with cluster() as (url, client):
-        options = ShowOptions(once=True, speed=10.0)
+        # The gate opens six seconds of the story later, and the deletion must come before.
+        options = ShowOptions(once=True, speed=4.0)
         show = asyncio.create_task(Show(url, options, PlainLines(out)).run(asyncio.Event()))
         await until(lambda: "pending default/audit-1: " in out.getvalue(), show)
         await client.delete(PODS, "audit-1", namespace="default", grace_period_s=0)

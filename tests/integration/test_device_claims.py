@@ -24,30 +24,37 @@ def devices(target: Target) -> Iterator[Target]:
     create(target, f"{DEVICES}/deviceclasses", "gpu", {})
     yield target
     for path in (CLAIMS, f"{DEVICES}/resourceslices", f"{DEVICES}/deviceclasses"):
-        for item in target.api.get(path)["items"]:
-            name = item["metadata"]["name"]
+        wait_for(f"nothing at {path}", partial(clear, target, path))
+
+
+def clear(target: Target, path: str) -> bool:
+    """Delete all objects; True if there was none. Running schedulers may add a finalizer again."""
+    items = target.api.get(path)["items"]
+    for item in items:
+        name = item["metadata"]["name"]
+        try:
             if item["metadata"].get("finalizers"):
                 target.api.patch(f"{path}/{name}", {"metadata": {"finalizers": None}})
-            try:
-                target.api.delete(f"{path}/{name}", grace_seconds=0)
-            except ApiError as problem:
-                if problem.status != 404:
-                    raise
+            target.api.delete(f"{path}/{name}", grace_seconds=0)
+        except ApiError as problem:
+            if problem.status != 404:
+                raise
+    return not items
 
 
 def create(target: Target, path: str, name: str, spec: Json) -> None:
     target.api.create(path, {"metadata": {"name": name}, "spec": spec})
 
 
-def offer(target: Target, name: str, *devices: str) -> None:
+def offer(target: Target, name: str, *devices: str | Json) -> None:
     pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
-    listed = [{"name": each} for each in devices]
+    listed = [{"name": each} if isinstance(each, str) else each for each in devices]
     spec = {"driver": "gpu.example.com", "nodeName": "n1", "pool": pool, "devices": listed}
     create(target, f"{DEVICES}/resourceslices", name, spec)
 
 
-def claim(target: Target, *names: str) -> None:
-    requests = [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]
+def claim(target: Target, *names: str, **exactly: Any) -> None:
+    requests = [{"name": "gpu", "exactly": {"deviceClassName": "gpu", **exactly}}]
     for name in names:
         create(target, CLAIMS, name, {"devices": {"requests": requests}})
 
@@ -100,12 +107,18 @@ def test_a_pod_waits_for_its_claim(devices: Target) -> None:
     target.wait_bound("early")
 
 
-def test_two_schedulers_share_devices_and_give_none_away_twice(devices: Target) -> None:
-    """Both are active, for pods of their own."""
+@pytest.mark.parametrize("what", ["devices", "capacity"])
+def test_two_schedulers_give_nothing_away_twice(devices: Target, what: str) -> None:
+    """Both are active, for pods of their own; there is enough for half of them."""
     target = devices
-    offer(target, "pool", *(f"gpu-{number}" for number in range(4)))
     names = [f"{owner}-{number}" for number in range(4) for owner in ("one", "two")]
-    claim(target, *names)
+    if what == "devices":
+        offer(target, "pool", *(f"gpu-{number}" for number in range(4)))
+        claim(target, *names)
+    else:
+        memory = {"memory": {"value": "4"}}
+        offer(target, "pool", {"name": "x", "allowMultipleAllocations": True, "capacity": memory})
+        claim(target, *names, capacity={"requests": {"memory": "1"}})
     for owner in ("one", "two"):
         config = target.config_file(f"profiles: [{{schedulerName: {owner}}}]\n")
         target.start("--config", str(config)).wait_until_scheduling()
@@ -117,8 +130,53 @@ def test_two_schedulers_share_devices_and_give_none_away_twice(devices: Target) 
 
     wait_for("four pods to be bound", four_are_bound)
     bound = {name for name in names if target.node_of(name)}
-    devices_of_bound = [device for name, device in held(target).items() if name in bound]
-    assert sorted(devices_of_bound) == [f"gpu-{number}" for number in range(4)]
+    of_bound = sorted(device for name, device in held(target).items() if name in bound)
+    assert of_bound == (
+        ["x"] * 4 if what == "capacity" else [f"gpu-{number}" for number in range(4)]
+    )
+
+
+RULES = "/apis/resource.k8s.io/v1beta2/devicetaintrules"
+
+
+def serves_rules(target: Target) -> bool:
+    try:
+        target.api.get(RULES)
+    except ApiError as problem:
+        return problem.status != 404
+    return True
+
+
+def test_a_taint_rule_keeps_devices_from_pods_until_it_goes(devices: Target) -> None:
+    """The real API server of these tests does not serve the kind; the embedded one does."""
+    target = devices
+    offer(target, "pool", "gpu-0")
+    is_served = serves_rules(target)
+    if is_served:
+        create(target, RULES, "broken", {"taint": {"key": "broken", "effect": "NoSchedule"}})
+    scheduler = target.start("--feature-gates", "DRADeviceTaintRules=true")
+    claim(target, "a")
+    pod_with(target, "a", "a")
+    if is_served:
+        condition = target.wait_condition("a", "False")
+        assert "1 cannot allocate all claims" in condition["message"]
+        target.api.delete(f"{RULES}/broken")
+    target.wait_bound("a")
+    told = scheduler.log.count("does not serve DeviceTaintRules: they are ignored. Fix: ")
+    assert told == (not is_served)
+
+
+def test_without_its_gate_a_taint_rule_changes_nothing(devices: Target) -> None:
+    target = devices
+    if not serves_rules(target):
+        pytest.skip("the real API server of these tests does not serve the kind")
+    offer(target, "pool", "gpu-0")
+    create(target, RULES, "broken", {"taint": {"key": "broken", "effect": "NoSchedule"}})
+    target.start()
+    claim(target, "a")
+    pod_with(target, "a", "a")
+    target.wait_bound("a")
+    target.api.delete(f"{RULES}/broken")
 
 
 #: How often the scheduler is killed; `DEVICE_KILLS=50` for the long run.

@@ -56,15 +56,19 @@ def text_of(running: ExtenderProcess, path: str) -> str:
         connection.close()
 
 
-def counts(running: ExtenderProcess) -> dict[str, int]:
-    """Requests to filter by worker, once all tell theirs."""
+def metrics_of(running: ExtenderProcess) -> str:
+    """The page, once all workers tell theirs."""
 
     def page() -> str | None:
         found = text_of(running, "/metrics")
         return found if found.count("worker_up{") == len(UP.findall(found)) else None
 
-    whole = wait_for("every worker's metrics", page)
-    return {worker: int(count) for worker, count in COUNT.findall(whole)}
+    return wait_for("every worker's metrics", page)
+
+
+def counts(running: ExtenderProcess) -> dict[str, int]:
+    """Requests to filter by worker."""
+    return {worker: int(count) for worker, count in COUNT.findall(metrics_of(running))}
 
 
 def test_connections_are_dealt_out_in_turn(tmp_path: Path) -> None:
@@ -84,8 +88,7 @@ def test_connections_are_dealt_out_in_turn(tmp_path: Path) -> None:
 
 def test_metrics_tell_of_every_worker_in_one_place(tmp_path: Path) -> None:
     with crew(tmp_path) as running:
-        page = text_of(running, "/metrics")
-        lines = page.splitlines()
+        lines = metrics_of(running).splitlines()
         types = Counter(line for line in lines if line.startswith("# TYPE"))
         assert set(types.values()) == {1}
         cpu = [line for line in lines if line.startswith("process_cpu_seconds_total")]

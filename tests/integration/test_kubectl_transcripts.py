@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from stowplan.lab.controlplane import ControlPlane
+from stowplan.lab.controlplane.gates import SERVE_TAINT_RULES
 from tests.controlplane_fixtures import require_binaries
 from tests.embedded_fixtures import EmbeddedServer
 from tests.integration import kubectl_script as script
@@ -55,7 +56,7 @@ def _title(index: int) -> str:
 def control_plane() -> Iterator[ControlPlane]:
     """An untouched one: what other tests left behind would show in `kubectl get`."""
     require_binaries("etcd", "kube-apiserver", "kubectl")
-    with ControlPlane() as running:
+    with ControlPlane(apiserver_flags=[SERVE_TAINT_RULES]) as running:
         yield running
 
 

@@ -21,31 +21,23 @@ from stowplan.static.moving import Mover, MoveRefused, plan_move
 from stowplan.static.pinning import read_nodes
 from stowplan.static.pins import named_node
 from tests.integration.pin_stage import (
+    ARRIVED,
     LABEL,
+    PLAN,
     PODS,
     STATEFUL_SET,
     PinStage,
     Player,
     is_untouched,
-    pin_stage,
+    move_stage,
 )
 from tests.waiting import wait_for
 
-PLAN = """\
-pod     default/web-0, scheduler test
-owner   StatefulSet web
-from    worker-1
-to      worker-2
-pin     on worker-2: label rf.scheduler.test.default/web-0
-unpin   on worker-1: label rf.scheduler.test.default/web-0
-evict   default/web-0, with 1 s to shut down
-"""
 DONE = """\
 default/web-0 pinned to worker-2 (label rf.scheduler.test.default/web-0)
 default/web-0 no longer pinned to worker-1 (label rf.scheduler.test.default/web-0)
 default/web-0 evicted
 """
-ARRIVED = "default/web-0 is on worker-2 now (was on worker-1)\n"
 PATIENCE_S = 60.0
 
 
@@ -54,9 +46,7 @@ def stage(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[PinStage]:
     """web-0 runs on worker-1, where its pin is."""
-    with pin_stage(tmp_path, capsys, monkeypatch, "worker-1", "worker-2") as made:
-        made.create_pod("web-0", "worker-1", owner=STATEFUL_SET)
-        made.label("worker-1", LABEL)
+    with move_stage(tmp_path, capsys, monkeypatch) as made:
         yield made
 
 
@@ -96,7 +86,7 @@ def test_it_need_not_be_followed(stage: PinStage) -> None:
 
 
 def test_a_pod_that_does_not_come_back_in_time(stage: PinStage) -> None:
-    code, out, err = stage.run("move", "web-0", "worker-2", "-y", "--timeout", "0.7")
+    code, out, err = stage.run("move", "web-0", "worker-2", "-y", "--timeout", "3")
     assert code == 124
     assert out.startswith(PLAN + DONE)
     assert out.endswith("gone, waiting for StatefulSet web to recreate it\n")

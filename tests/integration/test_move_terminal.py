@@ -16,25 +16,16 @@ from pathlib import Path
 import pytest
 
 from tests.integration.pin_stage import (
+    ARRIVED,
     LABEL,
-    STATEFUL_SET,
+    PLAN,
     PinStage,
     Player,
     is_untouched,
-    pin_stage,
+    move_stage,
 )
 
 PATIENCE_S = 60.0
-PLAN = """\
-pod     default/web-0, scheduler test
-owner   StatefulSet web
-from    worker-1
-to      worker-2
-pin     on worker-2: label rf.scheduler.test.default/web-0
-unpin   on worker-1: label rf.scheduler.test.default/web-0
-evict   default/web-0, with 1 s to shut down
-"""
-ARRIVED = "default/web-0 is on worker-2 now (was on worker-1)\n"
 
 
 @pytest.fixture
@@ -42,9 +33,7 @@ def stage(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[PinStage]:
     """web-0 runs on worker-1, where its pin is."""
-    with pin_stage(tmp_path, capsys, monkeypatch, "worker-1", "worker-2") as made:
-        made.create_pod("web-0", "worker-1", owner=STATEFUL_SET)
-        made.label("worker-1", LABEL)
+    with move_stage(tmp_path, capsys, monkeypatch) as made:
         yield made
 
 
@@ -123,7 +112,7 @@ def test_it_asks_and_shows_how_it_goes(stage: PinStage) -> None:
         assert terminal.text.startswith(PLAN)
         assert is_untouched(stage)
         terminal.type("y\n")
-        terminal.until("0 s: gone, waiting for StatefulSet web to recreate it")
+        terminal.until(" s: gone, waiting for StatefulSet web to recreate it")
         with Player(stage):
             assert terminal.wait() == 0
         assert terminal.text.endswith(f"\r\x1b[2K{ARRIVED}")

@@ -9,7 +9,13 @@ import time
 
 import pytest
 
-from tests.integration.preempting import create, is_leaving, nominated, wait_leaving
+from tests.integration.preempting import (
+    create,
+    is_leaving,
+    make_room_on_n1,
+    nominated,
+    wait_leaving,
+)
 from tests.integration.target import Target
 from tests.waiting import wait_for
 
@@ -46,13 +52,7 @@ def test_a_less_important_pod_makes_room(target: Target) -> None:
 
 def test_room_that_is_being_made_is_not_stolen(target: Target) -> None:
     """The victim takes its time; a pod of the middle finds the node promised to another."""
-    target.create_nodes("n1")
-    target.start()
-    create(target, "low", "low")
-    target.wait_bound("low")
-    create(target, "high", "high")
-    wait_leaving(target, "low")
-    wait_for("the nomination", lambda: nominated(target, "high") == "n1")
+    make_room_on_n1(target, "high")
     create(target, "middle", "middle", cpu="2")
     target.wait_condition("middle", "False")
     target.delete_pod("low")
@@ -82,13 +82,7 @@ def test_nobody_dies_twice_for_one_pod(target: Target) -> None:
 
 
 def test_a_less_important_nomination_is_cleared(target: Target) -> None:
-    target.create_nodes("n1")
-    target.start()
-    create(target, "low", "low")
-    target.wait_bound("low")
-    create(target, "middle", "middle")
-    wait_leaving(target, "low")
-    wait_for("the nomination", lambda: nominated(target, "middle") == "n1")
+    make_room_on_n1(target, "middle")
     create(target, "high", "high")
     wait_for("the new nomination", lambda: nominated(target, "high") == "n1")
     target.delete_pod("low")
@@ -108,7 +102,7 @@ def test_never_evicts_nobody(target: Target) -> None:
 
 
 def test_a_pod_that_permit_holds_is_turned_back_without_being_deleted(target: Target) -> None:
-    target.create_nodes("node4")  # holds pods for so many seconds
+    target.create_nodes("node6")  # holds pods for so many seconds
     config = target.config_file(
         "profiles: [{schedulerName: default-scheduler, "
         "plugins: {multiPoint: {enabled: [{name: NodeNumber}]}}}]\n"
@@ -119,7 +113,7 @@ def test_a_pod_that_permit_holds_is_turned_back_without_being_deleted(target: Ta
     wait_for("the pod to be held", lambda: 'pod="default/held"' in scheduler.log)
     create(target, "high", "high")
     event = target.wait_event("held", "Preempted")
-    assert event["note"].endswith(" on node node4 (in kube-scheduler memory).")
-    assert target.wait_bound("high") == {"high": "node4"}
+    assert event["note"].endswith(" on node node6 (in kube-scheduler memory).")
+    assert target.wait_bound("high") == {"high": "node6"}
     assert not is_leaving(target, "held")
     assert target.node_of("held") == ""

@@ -12,7 +12,13 @@ from collections import Counter
 import pytest
 
 from stowplan.lab.faults import Fault
-from tests.integration.preempting import create, is_leaving, nominated, wait_leaving
+from tests.integration.preempting import (
+    create,
+    is_leaving,
+    make_room_on_n1,
+    nominated,
+    wait_leaving,
+)
 from tests.integration.target import Target
 from tests.waiting import wait_for
 
@@ -28,7 +34,12 @@ def leaving(target: Target, *names: str) -> list[str]:
 def test_two_schedulers_race_for_one_pod(target: Target) -> None:
     """The slower one is told 409, says nothing and goes on."""
     target.create_nodes("n1", pods=2)
-    target.proxy.inject(Fault("POST", r"/a/binding$", delay_s=1.0))
+    # Both have chosen before either binds, and the slow one arrives when the other has.
+    late = Fault("POST", r"/a/binding$", before=lambda _: target.wait_bound("a"))
+    target.proxy.inject(late)
+    target.second_proxy.inject(
+        Fault("POST", r"/a/binding$", before=lambda _: wait_for("the other", lambda: late.seen))
+    )
     slow = target.start()
     quick = target.start(proxy=target.second_proxy)
     slow.wait_until_scheduling()
@@ -46,14 +57,18 @@ def test_two_schedulers_race_for_one_pod(target: Target) -> None:
 def test_a_preemptor_deleted_in_the_middle(target: Target) -> None:
     """Of its four victims some are told already; the others stay."""
     target.create_nodes("n1")
-    target.start()
+    scheduler = target.start()
     victims = ("v1", "v2", "v3", "v4")
     for name in victims:
         create(target, name, "low", cpu="1")
     target.wait_bound(*victims)
 
-    # Three are told at once, and that takes long enough for the scheduler to hear of the end.
-    target.proxy.inject(Fault(PATCH, r"/pods/v\d/status$", times=3, delay_s=1.0))
+    # Three are told at once, and that takes until the scheduler has heard of the end.
+    def wait_heard(_: str) -> None:
+        heard = '"Delete event for unscheduled pod" pod="default/high"'
+        wait_for("the scheduler to hear of it", lambda: heard in scheduler.log)
+
+    target.proxy.inject(Fault(PATCH, r"/pods/v\d/status$", times=3, before=wait_heard))
     create(target, "high", "high", cpu="4")
     wait_for("the first request", lambda: _requests(target, PATCH, "/pods/v"))
     target.delete_pod("high")
@@ -63,13 +78,7 @@ def test_a_preemptor_deleted_in_the_middle(target: Target) -> None:
 
 
 def test_a_slow_victim_and_a_stream_of_lesser_pods(target: Target) -> None:
-    target.create_nodes("n1")
-    target.start()
-    create(target, "low", "low")
-    target.wait_bound("low")
-    create(target, "high", "high")
-    wait_leaving(target, "low")
-    wait_for("the nomination", lambda: nominated(target, "high") == "n1")
+    make_room_on_n1(target, "high")
     stream = [f"m{number}" for number in range(6)]
     for number, name in enumerate(stream):
         create(target, name, "middle", cpu="2")

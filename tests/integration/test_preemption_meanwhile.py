@@ -23,14 +23,14 @@ PATCH, DELETE = "PATCH", "DELETE"
 PODS = "/api/v1/namespaces/default/pods"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 LEASE_FLAGS = (
-    "--leader-elect-lease-duration=3s",
-    "--leader-elect-renew-deadline=2s",
+    "--leader-elect-lease-duration=6s",
+    "--leader-elect-renew-deadline=5s",
     "--leader-elect-retry-period=500ms",
     "--leader-elect-resource-namespace=default",
     "--leader-elect-resource-name=it",
 )
 #: For watches to deliver what was written just now.
-_NEWS_S = 0.5
+_NEWS_S = 2.0
 _PATIENCE_S = 60.0
 
 

@@ -6,115 +6,32 @@ import gzip
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from stowplan.api.client import ApiClient
-from stowplan.api.kubeconfig import ClusterConfig
-from stowplan.api.resources import NODES, PODS
+from stowplan.lab.controlplane.processes import free_port
 from stowplan.lab.faults import Fault, FaultProxy
-from stowplan.recording.entries import Entry, EntryType
-from stowplan.recording.reading import Problems, is_recording, read_sessions
+from stowplan.recording.entries import EntryType
+from stowplan.recording.reading import Problems, read_sessions
+from stowplan.testing.device_builders import (
+    claim_template,
+    device_class,
+    device_request,
+    pod_claims,
+    resource_claim,
+    resource_slice,
+)
 from tests.embedded_fixtures import EmbeddedServer, running_embedded_server
+from tests.integration.record_stage import Stage, bound, entries, recorder, run, wait_until_bound
 from tests.waiting import wait_for
-
-STOWPLAN = (sys.executable, "-m", "stowplan")
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[EmbeddedServer]:
     with running_embedded_server(tmp_path) as server:
         yield server
-
-
-class Stage:
-    """Objects of the cluster that is recorded."""
-
-    def __init__(self, server: EmbeddedServer) -> None:
-        self._server = server
-
-    def node(self, name: str, cpu: str = "4") -> None:
-        offers = {"cpu": cpu, "memory": "8Gi", "pods": "20"}
-        node = {"metadata": {"name": name}, "status": {"allocatable": offers, "capacity": offers}}
-
-        async def create(client: ApiClient) -> None:
-            await client.create(NODES, node)
-
-        self._do(create)
-
-    def pod(self, name: str, node: str = "") -> None:
-        container = {
-            "name": "c",
-            "image": "example.test/x",
-            "env": [{"name": "PASSWORD", "value": "s3cret"}],
-            "resources": {"requests": {"cpu": "500m"}},
-        }
-
-        async def create(client: ApiClient) -> None:
-            pod = {"metadata": {"name": name}, "spec": {"containers": [container]}}
-            await client.create(PODS, pod, namespace="default")
-            if node:
-                created = await client.get(PODS, name, namespace="default")
-                await client.bind("default", name, created.metadata.uid, node)
-
-        self._do(create)
-
-    def delete(self, name: str) -> None:
-        async def delete(client: ApiClient) -> None:
-            await client.delete(PODS, name, namespace="default", grace_period_s=0)
-
-        self._do(delete)
-
-    def _do(self, work: Any) -> None:
-        async def run() -> None:
-            async with ApiClient(ClusterConfig(server=self._server.url)) as client:
-                await work(client)
-
-        self._server.run(run())
-
-
-@contextmanager
-def recorder(kubeconfig: Path, path: Path | str, *options: str) -> Iterator[subprocess.Popen[str]]:
-    command = [*STOWPLAN, "record", str(path), "--kubeconfig", str(kubeconfig), *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
-
-
-def entries(path: Path) -> list[Entry]:
-    if not is_recording(path):  # nothing is in it yet
-        return []
-    return [entry for session in read_sessions(path, Problems()) for entry in session.entries]
-
-
-def bound(path: Path) -> dict[str, str]:
-    """The nodes of pods as the file tells them."""
-    found: dict[str, str] = {}
-    for entry in entries(path):
-        if entry.kind == "Pod" and entry.type in (EntryType.ADDED, EntryType.MODIFIED):
-            pod = json.loads(bytes(entry.object))
-            found[pod["metadata"]["name"]] = pod["spec"].get("nodeName", "")
-    return found
-
-
-def wait_until_bound(path: Path, **pods: str) -> None:
-    wait_for(f"{pods} in the file", lambda: pods.items() <= bound(path).items())
-
-
-def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*STOWPLAN, *arguments], capture_output=True, text=True, timeout=120, check=False
-    )
 
 
 def test_what_was_written_before_a_kill_is_read_and_the_file_is_continued(
@@ -132,6 +49,10 @@ def test_what_was_written_before_a_kill_is_read_and_the_file_is_continued(
     stage.pod("two", "a")
     with recorder(server.kubeconfig_path, path) as process:
         wait_until_bound(path, one="a", two="a")
+        config = ("--kubeconfig", str(server.kubeconfig_path))
+        second = run("record", str(path), "--for", "1s", *config)
+        assert second.returncode == 2
+        assert f"Error: {path}: another process records to it" in second.stderr
         process.send_signal(signal.SIGTERM)
         told, _ = process.communicate(timeout=30)
     assert process.returncode == 0
@@ -180,7 +101,7 @@ def test_replays_are_equal_byte_by_byte(server: EmbeddedServer, tmp_path: Path) 
     failing = run("compare", str(path), str(results[0]), "--fail-on", "placed>=1x")
     assert failing.returncode == 1
     assert "FAIL a.json.gz" not in failing.stdout
-    assert "placed is 20, and placed>=1x fails" in failing.stderr
+    assert "FAIL a.json.gz: placed is 20 (>=1x: 20)" in failing.stderr
     followed = run("replay", str(path), "--follow", "-o", "json")
     report = json.loads(followed.stdout)
     assert report["decisions"] == 20
@@ -230,11 +151,101 @@ def test_a_folder_gets_files_that_are_whole_each_and_the_oldest_go(
         assert types[-1] is EntryType.END
 
 
+@pytest.mark.parametrize("options", [(), ("--hash-names",)], ids=["kept", "hashed"])
+def test_claims_of_templates_are_made_again(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """The recorded claim was made for the recorded pod; the replayed pod gets one of its own."""
+    path = tmp_path / "r.jsonl.gz"
+    pick = 'device.attributes["gpu.example.com"].model == "A100"'
+    alternatives = [device_request("gpu", name, pick) for name in ("large", "small")]
+    pair = [device_request("gpu", name) for name in ("one", "two")]
+    same = [{"requests": ["one", "two"], "matchAttribute": "gpu.example.com/model"}]
+    with running_embedded_server(tmp_path, device_claims=True) as server:
+        stage = Stage(server)
+        stage.node("a")
+        stage.create(device_class("gpu"))
+        stage.create(resource_slice("gpu.example.com", 4, node="a", attributes={"model": "A100"}))
+        stage.create(claim_template("one-gpu", device_request(first_available=alternatives)))
+        stage.create(resource_claim("pair", *pair, constraints=same))
+        with recorder(server.kubeconfig_path, path, *options) as process:
+            wait_for("the snapshot", lambda: EntryType.SYNCED in [e.type for e in entries(path)])
+            claims = pod_claims({"both": "pair"}, {"gpu": "one-gpu"})
+            stage.pod("train", claims=claims)
+            implicit = {"deviceclass.resource.kubernetes.io/gpu": "1"}
+            stage.pod("implicit", resources=implicit)
+            wait_for(
+                "the claims", lambda: [e.kind for e in entries(path)].count("ResourceClaim") >= 2
+            )
+            wait_for("the pods", lambda: len(bound(path)) == 2)
+            process.send_signal(signal.SIGTERM)
+            process.wait(timeout=30)
+    log = tmp_path / "decisions.jsonl"
+    done = run("replay", str(path), "-o", "json", "--decisions", str(log))
+    assert json.loads(done.stdout)["counts"]["bound"] == 2, done.stdout + done.stderr
+    assert ("one-gpu" in gzip.decompress(path.read_bytes()).decode()) == (not options)
+
+
+def test_a_file_that_must_not_be_continued_stays_as_it_is(
+    server: EmbeddedServer, tmp_path: Path
+) -> None:
+    Stage(server).node("a")
+    flags = ("--for", "3s", "--kubeconfig", str(server.kubeconfig_path))
+    manifest, kept, hashed = (tmp_path / name for name in ("gpus.yaml", "kept.gz", "hashed.gz"))
+    manifest.write_text("kind: DeviceClass\n")
+    for path, options in ((kept, ()), (hashed, ("--hash-names",))):
+        done = run("record", str(path), *options, *flags)
+        assert done.returncode == 0, done.stderr
+        # All of the cluster is in the file when this is printed; namespaces are among it.
+        listed = sum(entry.type is EntryType.ADDED for entry in entries(path))
+        assert listed > 1
+        assert done.stderr.splitlines()[0] == f"Recording to {path}; {listed} objects listed"
+        # The list is among the entries, so they are not all changes.
+        assert done.stdout.startswith(f"{path}: {len(list(entries(path)))} entries, ")
+    for path, options, why in (
+        (manifest, (), "exists and is not a recording"),
+        (kept, ("--hash-names",), "exists and has names that are not hashed"),
+        (hashed, (), "exists and has hashed names"),
+        (hashed, ("--hash-names",), "exists and has hashed names"),
+    ):
+        before = path.read_bytes()
+        done = run("record", str(path), *options, *flags)
+        assert (done.returncode, path.read_bytes()) == (2, before), done.stderr
+        assert done.stderr.startswith(f"Error: {path}: {why}")
+        assert "Fix: name another file" in done.stderr
+        assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_shadow_that_sees_no_binding(server: EmbeddedServer) -> None:
+    Stage(server).node("a")
+    done = run("shadow", "--for", "1s", "--kubeconfig", str(server.kubeconfig_path))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "No binding was seen, so there is nothing to compare\n"
+
+
+def test_a_server_that_cannot_be_reached_leaves_no_file(
+    server: EmbeddedServer, tmp_path: Path
+) -> None:
+    kubeconfig, path = tmp_path / "dead", tmp_path / "dead.gz"
+    dead = f"http://127.0.0.1:{free_port()}"
+    kubeconfig.write_text(server.kubeconfig_path.read_text().replace(server.url, dead))
+    for target in (path, f"{tmp_path}/recordings/"):
+        done = run("record", str(target), "--for", "5s", "--kubeconfig", str(kubeconfig))
+        assert done.returncode == 1, done.stderr
+    assert not path.exists()
+    assert not (tmp_path / "recordings").exists()
+
+
 def test_mistakes_are_told_in_a_line(server: EmbeddedServer, tmp_path: Path) -> None:
     config = ("--kubeconfig", str(server.kubeconfig_path))
     nowhere = run("record", str(tmp_path / "no" / "folder" / "x.gz"), *config)
     assert nowhere.returncode == 2
-    assert "cannot be written: No such file or directory" in nowhere.stderr
+    folder = tmp_path / "no" / "folder"
+    assert f"the folder {folder} does not exist. Fix: mkdir -p {folder}" in nowhere.stderr
+    full = run("record", "/dev/full", *config)
+    assert full.returncode == 1
+    assert full.stderr.splitlines()[-1] == (
+        "Error: /dev/full cannot be written: No space left on device; what was written before is"
+        " readable"
+    )
     small = run("record", f"{tmp_path}/", "--rotate-size", "1Ki", *config)
     assert "--rotate-size: is too small. Fix: give at least 1Mi" in small.stderr
     junk = tmp_path / "junk.gz"

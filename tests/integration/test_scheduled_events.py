@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from threading import Event
 
 from stowplan.lab.faults import Fault
 from tests.integration.target import NAMESPACE, Target
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE_S, wait_for
 
 EVENTS = f"/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events"
 
@@ -56,10 +57,14 @@ def test_a_restart_writes_no_event_twice(target: Target) -> None:
 def test_a_bind_under_way_holds_up_no_event_of_others(target: Target) -> None:
     target.create_nodes("n1")
     target.start().wait_until_scheduling()
-    slow = target.proxy.inject(Fault("POST", r"/slow/binding$", delay_s=4.0))
+    may_go = Event()
+    slow = target.proxy.inject(
+        Fault("POST", r"/slow/binding$", before=lambda _: may_go.wait(PATIENCE_S))
+    )
     target.create_pods("slow")
     wait_for("the slow bind", lambda: slow.seen == 1)
     target.create_pods("a")
     target.wait_event("a", "Scheduled")
     assert slow.answered == 0
+    may_go.set()
     target.wait_event("slow", "Scheduled")

@@ -12,6 +12,7 @@ import pytest
 
 from stowplan.lab.faults import Fault
 from tests.integration.static_kit import EXAMPLE, PREFIX, StaticStage
+from tests.waiting import wait_for
 
 COMMAND = f"kubectl label node NODE {PREFIX}.default/"
 
@@ -207,6 +208,8 @@ def test_a_daemon_of_few_words_and_few_rights(stage: StaticStage) -> None:
     daemon = stage.start("--daemon", "--prometheus-disable", "--delay=0.1")
     stage.pods("web-0")
     stage.target.wait_event("web-0", "FailedScheduling")
+    requests = stage.target.proxy.requests
+    wait_for("both watches", lambda: sum("watch=" in path for _, path in requests) == 2)
     asked = len(stage.target.proxy.requests)
     time.sleep(0.5)  # rounds over what waits are made from memory
     stage.pin("n1", "web-0")

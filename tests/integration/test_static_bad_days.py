@@ -107,7 +107,9 @@ def test_a_binding_that_arrives_after_it_was_given_up(stage: StaticStage) -> Non
     """It timed out and had not taken effect when that was looked up; a second one had meanwhile."""
     stage.target.create_nodes("n1", "n2")
     stage.pin("n1", "web-0")
-    late = stage.target.proxy.inject(Fault("POST", BINDING, delay_s=13.0))
+    late = stage.target.proxy.inject(
+        Fault("POST", BINDING, before=lambda _: stage.target.wait_bound("web-0"))
+    )
     daemon = stage.daemon()
     stage.pods("web-0")
     assert stage.target.wait_bound("web-0") == {"web-0": "n1"}

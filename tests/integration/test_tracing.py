@@ -36,7 +36,7 @@ def collector() -> Iterator[Receiver]:
 
 def stop(scheduler: Scheduler) -> None:
     scheduler.process.send_signal(signal.SIGTERM)
-    assert scheduler.wait_for_exit(15) == 0, scheduler.log
+    assert scheduler.wait_for_exit() == 0, scheduler.log
 
 
 def test_each_attempt_is_one_trace(target: Target, collector: Receiver) -> None:
@@ -264,8 +264,12 @@ def test_a_bad_collector_costs_spans_and_nothing_else(
     else:
         wait_for("spans to be dropped", lambda: _counted(port, "dropped_total") > 0)
         assert _counted(port, "exported_total") == 0
-    waiting = 12 * 11 - _counted(port, "dropped_total") - _counted(port, "exported_total")
-    assert waiting <= 50 + 20, "the queue and the batch that is being sent"
+
+    def waiting() -> float:
+        return 12 * 11 - _counted(port, "dropped_total") - _counted(port, "exported_total")
+
+    # The last spans end a moment after their pods are bound.
+    wait_for("no more than a queue and a batch to be kept", lambda: waiting() <= 50 + 20)
     stop(scheduler)
 
     problems = [line for line in scheduler.log.splitlines() if "Problem with tracing" in line]
@@ -307,7 +311,7 @@ runpy.run_module("stowplan", run_name="__main__")
     try:
         target.wait_bound("a")
         process.send_signal(signal.SIGTERM)
-        assert process.wait(15) == 0, log.read_text()
+        assert process.wait(30) == 0, log.read_text()
     finally:
         process.kill()
     (line,) = (line for line in log.read_text().splitlines() if "Tracing" in line)

@@ -160,7 +160,7 @@ def _allocated(claim: ResourceClaim) -> Json:
     allocation = _plain(claim.status.allocation)
     for result in allocation.get("devices", {}).get("results", ()):
         if result.get("shareID"):
-            # It is drawn by lot.
+            # It is random.
             result["shareID"] = "share"
     said: Json = {"claim": claim.metadata.name, "allocation": allocation}
     if (claim.metadata.annotations or {}).get("resource.kubernetes.io/extended-resource-claim"):

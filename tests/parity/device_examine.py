@@ -29,8 +29,11 @@ def _alone(line: Json) -> History:
 
 
 def static_lines(question: Json) -> History:
-    """The lines of a question that is kept."""
-    yield from question["steps"]
+    """The lines of a question that is kept; none if the first has lost its configuration."""
+    steps = question["steps"]
+    if steps and "config" in steps[0]:
+        # A list takes no answers, and a generator does.
+        yield from (step for step in steps)
 
 
 def walk(oracle: Oracle | None, lines: History) -> Iterator[tuple[Json, Json, Json]]:

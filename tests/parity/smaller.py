@@ -17,7 +17,7 @@ from tests.parity.generate.dice import Json
 _IDENTITY = {"apiVersion", "kind", "name", "namespace", "uid", "id", "schedulerName"}
 #: A question keeps its parts, however empty.
 _PARTS = {"nodes", "pods", "nominated", "objects", "config", "profiles", "steps", "spec"}
-_PARTS |= {"metadata", "status", "scoreAll", "multiPoint", "disabled"}
+_PARTS |= {"metadata", "status", "scoreAll", "multiPoint", "disabled", "devices", "pluginConfig"}
 _MOST_TRIES = 4000
 
 
@@ -85,6 +85,7 @@ def _merged(steps: list[Json]) -> Iterator[list[Json]]:
     for place, (first, second) in enumerate(pairwise(steps)):
         if "pod" not in first:
             both = {
+                **first,
                 **second,
                 "apply": [*first.get("apply", ()), *second.get("apply", ())],
                 "delete": [*first.get("delete", ()), *second.get("delete", ())],

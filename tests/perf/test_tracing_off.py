@@ -10,6 +10,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from stowplan.cluster import compiled
 from stowplan.framework.profile import Profile
 from stowplan.lab.bench.decisions import DecisionCase, LoadedEngine
 from stowplan.queue.pod import QueuedPod
@@ -37,6 +38,7 @@ class _Kept(Tracer):
 
 def calls_by_file(*, is_traced: bool) -> Counter[str]:
     """Python functions that attempts call, by the file they are in."""
+    compiled.clear()  # its ticks decide when it looks for idle values
     stage = LoadedEngine(DecisionCase("counted", "one shape", nodes=50, existing=0))
     engine, handlers = stage.engine, EventHandlers(stage.engine)
     if is_traced:

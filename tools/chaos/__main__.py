@@ -35,13 +35,17 @@ from tools.chaos.verdict import Verdict, audit, judge
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.chaos", description=(__doc__ or "").split("\n\n")[0]
+    )
     parser.add_argument("--seed", type=int, default=1, help="of the schedule of faults; 1")
     parser.add_argument("--minutes", type=float, default=3.0, help="how long faults happen; 3")
     parser.add_argument("--until", type=float, help="stop so many minutes into the schedule")
-    parser.add_argument("--nodes", type=int, default=500)
+    parser.add_argument("--nodes", type=int, default=500, help="nodes of the cluster; 500")
     parser.add_argument("--rate", type=float, default=12.0, help="new pods a second; 12")
-    parser.add_argument("--scheduler", choices=SCHEDULERS, default="stowplan")
+    parser.add_argument(
+        "--scheduler", choices=SCHEDULERS, default="stowplan", help="which one to test; stowplan"
+    )
     parser.add_argument("--source", type=Path, help="run Stowplan from this src directory")
     kinds = ", ".join(kind.name.lower() for kind in Kind)
     parser.add_argument("--only", default="", help=f"kinds of faults, with commas: {kinds}")

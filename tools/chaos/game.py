@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 
 from stowplan.lab.controlplane import ControlPlane
 from stowplan.lab.controlplane.processes import ControlPlaneError, ServerProcess
@@ -92,7 +93,7 @@ class Game:
                 self._turn()
                 progress(number)
             self._say(f"{step.at_s:7.1f} s  {step.kind}")
-            self._persist(lambda step=step: self._perform(step))  # type: ignore[misc]
+            self._persist(partial(self._perform, step))
             progress(number + 1)
         self._finish()
         return self.outcome

@@ -1,0 +1,267 @@
+"""`stowplan sweep` as a process: the same bytes on any number of workers, killed or not."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.waiting import wait_for
+
+STOWPLAN = (sys.executable, "-m", "stowplan")
+SCENARIO = """
+cluster:
+  nodes:
+  - {name: node, count: 3, cpu: 4}
+steps:
+- create: {pods: [{name: web, count: 4, cpu: 1}]}
+"""
+TRACE = """
+generate:
+  pools: [{name: node, count: 3, cpu: 4, memory: 8Gi}]
+  applications: [{name: job, cpu: 1, memory: 1Gi, duration: {exponential: {mean: 30s}, min: 1s}}]
+  arrivals: {kind: poisson, count: 12, over: 2m}
+"""
+SWEEP = """
+workloads:
+- scenario: scenario.yaml
+- trace: trace.yaml
+parameters:
+  strategy:
+    path: profiles[0].pluginConfig[NodeResourcesFit].args.scoringStrategy.type
+    values: [LeastAllocated, MostAllocated]
+seeds: 2
+"""
+#: Takes its worker with it, the first time or, with `always`, each time.
+KILLER = """
+import os, signal
+from pathlib import Path
+from stowplan import Plugin
+
+class Killer(Plugin):
+    name = "Killer"
+
+    def score(self, state, pod, node):
+        mark = Path(__file__).with_name("killed")
+        if not mark.exists() or Path(__file__).with_name("always").exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return 0
+"""
+#: A scenario that lasts as long as there is a file `hold` beside it.
+HELD = """
+import time
+from pathlib import Path
+
+async def scenario(cluster):
+    await cluster.create_node("node")
+    Path(__file__).with_name("held").touch()
+    while Path(__file__).with_name("hold").exists():
+        time.sleep(0.02)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, text in (
+        ("scenario.yaml", SCENARIO),
+        ("trace.yaml", TRACE),
+        ("sweep.yaml", SWEEP),
+    ):
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def sweep(folder: Path, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    command = [*STOWPLAN, "sweep", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def rows(results: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (results / "results.jsonl").read_text().splitlines()]
+
+
+def test_the_same_bytes_on_one_worker_on_two_and_on_dask(folder: Path) -> None:
+    keep = ("--keep", "runs", "--keep", "decisions")
+    done = sweep(folder, "sweep.yaml", "--workers", "1", "--results", "one", *keep)
+    assert "8 runs; results and report.html are in one" in done.stdout
+    sweep(folder, "sweep.yaml", "--workers", "2", "--results", "two", *keep)
+    sweep(folder, "sweep.yaml", "--workers", "2", "--results", "dask", "--dask", "local", *keep)
+    files = sorted(path.relative_to(folder / "one") for path in (folder / "one").rglob("*.*"))
+    files.remove(Path("journal.jsonl"))  # in the order in which tasks were finished
+    assert len(files) == 8 + 8 + 4
+    for file in files:
+        one = (folder / "one" / file).read_bytes()
+        assert one == (folder / "two" / file).read_bytes(), file
+        assert one == (folder / "dask" / file).read_bytes(), file
+    kept = rows(folder / "one")
+    assert [row["strategy"] for row in kept] == ["LeastAllocated"] * 4 + ["MostAllocated"] * 4
+    assert kept[0]["nodes_in_use"] > kept[4]["nodes_in_use"]
+    log = gzip.decompress(
+        (folder / "one" / "decisions" / f"{kept[0]['task']}.jsonl.gz").read_bytes()
+    )
+    assert [json.loads(line)["kind"] for line in log.splitlines()].count("bound") == 4
+
+    # The runs are results, to be compared.
+    runs = [str(folder / "one" / "runs" / f"{kept[index]['task']}.json.gz") for index in (0, 4)]
+    compared = subprocess.run(
+        [*STOWPLAN, "compare", *runs, "-o", "json"], capture_output=True, text=True, check=True
+    )
+    names = [run["name"] for run in json.loads(compared.stdout)["runs"]]
+    assert names[0] == "scenario, strategy=LeastAllocated, seed 0"
+
+    # A second time nothing is played; a value more is all that is.
+    done = sweep(folder, "sweep.yaml", "--results", "one", "-o", "json")
+    assert "8 of 8 tasks were finished before" in done.stderr
+    assert json.loads(done.stdout)["rows"] == kept
+    more = SWEEP.replace("seeds: 2", "seeds: 3")
+    (folder / "sweep.yaml").write_text(more)
+    done = sweep(folder, "sweep.yaml", "--results", "one", "--sort", "nodes_in_use")
+    assert "8 of 12 tasks were finished before" in done.stderr
+    assert done.stdout.startswith("WORKLOAD   STRATEGY")
+
+
+def test_the_task_of_a_killed_worker_is_repeated(folder: Path) -> None:
+    (folder / "killer.py").write_text(KILLER)
+    (folder / "sweep.yaml").write_text(
+        SWEEP + "plugins: ['killer.py:Killer']\n"
+        "configurations:\n"
+        "- {name: k, config: {profiles: [{plugins: {score: {enabled: [{name: Killer}]}}}]}}\n"
+    )
+    sweep(folder, "sweep.yaml", "--workers", "2")
+    assert (folder / "killed").exists()
+    results = folder / "sweep-results"
+    journal = (results / "journal.jsonl").read_text().splitlines()
+    assert len(journal) == len({json.loads(line)["task"] for line in journal}) == 8
+    (folder / "killed").unlink()
+    on_dask = sweep(folder, "sweep.yaml", "--workers", "2", "--results", "on", "--dask", "local")
+    assert "finished before" not in on_dask.stderr
+    assert (folder / "killed").exists()
+    assert rows(results) == rows(folder / "on")
+    assert len((folder / "on" / "journal.jsonl").read_text().splitlines()) == 8
+
+    # One that kills its worker each time is given up, and all others are played.
+    (folder / "always").touch()
+    (folder / "sweep.yaml").write_text(
+        "workloads: [{scenario: scenario.yaml}]\n"
+        "plugins: ['killer.py:Killer']\n"
+        "configurations:\n"
+        "- {name: k, config: {profiles: [{plugins: {score: {enabled: [{name: Killer}]}}}]}}\n"
+        "- {name: plain, config: {}}\n"
+    )
+    done = sweep(folder, "sweep.yaml", "--workers", "2", "--results", "given-up", code=1)
+    assert "FAIL scenario, k, seed 0: its worker was killed each time" in done.stderr
+    assert [row["configuration"] for row in rows(folder / "given-up")] == ["plain"]
+
+
+def test_an_interrupt_while_workers_start_is_told_in_a_line(folder: Path) -> None:
+    (folder / "sweep.yaml").write_text("workloads: [{scenario: scenario.yaml}]\n")
+    command = [*STOWPLAN, "sweep", "sweep.yaml", "--workers", "2"]
+    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    assert process.stderr.readline().startswith("0/1 tasks")
+    time.sleep(0.1)  # the server that forks workers is loading
+    process.send_signal(signal.SIGINT)  # to the first process alone
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "interrupted; 0 of 1 tasks are finished" in errors
+    assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_sweep_goes_on_where_it_stopped(folder: Path, how: signal.Signals) -> None:
+    (folder / "held.py").write_text(HELD)
+    (folder / "hold").touch()
+    (folder / "sweep.yaml").write_text(
+        "workloads: [{scenario: scenario.yaml}, {scenario: held.py}]\n"
+    )
+    command = [*STOWPLAN, "sweep", "sweep.yaml", "--workers", "1"]
+    # A group of its own, as a shell would have it: Ctrl-C reaches all of its processes.
+    process = subprocess.Popen(
+        command, cwd=folder, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    journal = folder / "sweep-results" / "journal.jsonl"
+    wait_for("the second task", (folder / "held").exists, 60)
+    assert len(journal.read_text().splitlines()) == 1
+    if how is signal.SIGINT:
+        os.killpg(process.pid, how)
+    else:
+        process.kill()
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == (130 if how is signal.SIGINT else -signal.SIGKILL)
+    if how is signal.SIGINT:
+        assert "1 of 2 tasks are finished, and kept in sweep-results. To go on: " in errors
+        assert errors.rstrip().endswith("-m stowplan sweep sweep.yaml --workers 1")
+        assert "Traceback" not in errors
+    # No worker is left: the group is empty.
+    wait_for("the end of all workers", lambda: _is_gone(process.pid))
+
+    (folder / "hold").unlink()
+    done = sweep(folder, "sweep.yaml", "--workers", "1")
+    assert "1 of 2 tasks were finished before" in done.stderr
+    assert [row["workload"] for row in rows(folder / "sweep-results")] == ["scenario", "held"]
+
+
+def _is_gone(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_a_scenario_that_fails_is_told(folder: Path) -> None:
+    failing = SCENARIO + "- expect: {pods: web-*, bound: 3}\n"
+    (folder / "scenario.yaml").write_text(failing)
+    (folder / "sweep.yaml").write_text("workloads: [{scenario: scenario.yaml}]\n")
+    done = sweep(folder, "sweep.yaml", code=1)
+    assert "FAIL scenario  seed 0: not met: " in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["none.yaml"], "Error: none.yaml: cannot be read: No such file or directory\n"),
+        (["sweep.yaml", "--figure", "speed"], "Error: --figure: there is no figure speed; known: "),
+        (
+            ["sweep.yaml", "--sort=-cost_in_use"],
+            "Error: --sort: cost_in_use: no node has a price. Fix: add `prices: FILE` to sweep",
+        ),
+        (["sweep.yaml", "--dask", "nonsense://x"], "Error: --dask nonsense://x: cannot be reached"),
+    ],
+)
+def test_mistakes_are_one_line(folder: Path, arguments: list[str], problem: str) -> None:
+    done = sweep(folder, *arguments, code=2)
+    assert done.stderr.startswith(problem)
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_without_dask_there_is_the_command_that_installs_it(folder: Path) -> None:
+    (folder / "distributed.py").write_text("raise ModuleNotFoundError('no', name='distributed')\n")
+    done = sweep(folder, "sweep.yaml", "--dask", "local", code=2)
+    assert done.stderr == (
+        "Error: --dask local: needs distributed, which is not installed. "
+        "Fix: pip install 'stowplan[dask]'\n"
+    )
+
+
+def test_without_pyarrow_there_is_the_command_that_installs_it(folder: Path) -> None:
+    (folder / "pyarrow.py").write_text("raise ModuleNotFoundError('no', name='pyarrow')\n")
+    command = [*STOWPLAN, "compare", "a.json", "--pods", "pods.parquet"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "Error: --pods pods.parquet: needs pyarrow, which is not installed. "
+        "Fix: pip install 'stowplan[data]'\n",
+    )
