@@ -40,6 +40,8 @@ class Line:
     resource: Json
     #: Recorded by `stowplan record`, with the kinds that its pods refer to.
     is_whole: bool = False
+    #: Part of the snapshot that a recording begins with.
+    is_initial: bool = False
 
 
 def recorded_lines(file: Path, broken: BrokenRows) -> Iterator[Line]:
@@ -50,7 +52,7 @@ def recorded_lines(file: Path, broken: BrokenRows) -> Iterator[Line]:
 def _own(file: Path, broken: BrokenRows) -> Iterator[Line]:
     """A session that was appended after a restart goes on where the one before ended."""
     problems, times = Problems(), SessionTimes()
-    number = 0
+    number, is_initial = 0, True
     there: dict[tuple[str, str, str], Json] = {}
     for session in read_sessions(file, problems):
         if pause := times.begin(session.header):
@@ -64,7 +66,7 @@ def _own(file: Path, broken: BrokenRows) -> Iterator[Line]:
             if entry.type is EntryType.SYNCED:
                 for identity in gone.values():
                     yield Line(number, latest, "Delete", identity, is_whole=True)
-                gone = {}
+                gone, is_initial = {}, False
             event = _EVENTS.get(entry.type)
             if event is None:
                 continue
@@ -89,7 +91,7 @@ def _own(file: Path, broken: BrokenRows) -> Iterator[Line]:
                     "apiVersion": kind.api_version,
                     "metadata": {"name": key[2], "namespace": key[1]},
                 }
-            yield Line(number, latest, event, completed(resource), is_whole=True)
+            yield Line(number, latest, event, completed(resource), True, is_initial)
     for text in problems.examples:
         broken.add(0, text)
     yield Line(number, times.latest, "End", {}, is_whole=True)
