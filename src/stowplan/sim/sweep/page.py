@@ -69,7 +69,7 @@ def _figure(table: Table, figure: str, words: str, workload: str, sort: str) -> 
     groups, ordered = (_groups(table, workload, each) for each in ("", sort))
     texts = {shown(figure, group.mean(figure)) for group in groups}
     if len(groups) > 1 and len(texts) == 1:
-        yield f"<p>{escape(*texts)} in all combinations</p>"
+        yield f"<p>{escape(texts.pop())} in all combinations</p>"
         return
     if len(groups) <= _BARS:
         yield plots.bars(words, [_bar(group.label, figure, group.rows) for group in ordered])
