@@ -60,8 +60,9 @@ def test_choosing_a_strategy(folder: Path) -> None:
     for command in replays:
         run(command, folder)
     (compare,) = commands(STRATEGY, "stowplan compare least.json.gz most.json.gz --name")
-    shown = run(compare, folder).partition("\n\n")[0]
-    assert f"$ {compare}\n{shown}\n```" in STRATEGY
+    shown, _, moved = run(compare, folder).partition("\n\n")
+    assert f"$ {compare}\n{shown}\n\n...\n```" in STRATEGY
+    assert moved.startswith("MostAllocated: ")
     labelled = [f"LeastAllocated={folder}/least.json.gz", f"MostAllocated={folder}/most.json.gz"]
     draw("strategy", folder / "picture.svg", *labelled)
     kept = IMAGES / "choosing-a-strategy.svg"

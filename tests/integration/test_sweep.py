@@ -204,6 +204,7 @@ def test_an_interrupted_sweep_goes_on_where_it_stopped(folder: Path, how: signal
         assert "1 of 2 tasks are finished, and kept in sweep-results. To go on: " in errors
         assert errors.rstrip().endswith("-m stowplan sweep sweep.yaml --workers 1")
         assert "Traceback" not in errors
+    assert "resource_tracker" not in errors
     # No worker is left: the group is empty.
     wait_for("the end of all workers", lambda: _is_gone(process.pid))
 
@@ -229,10 +230,33 @@ def test_a_scenario_that_fails_is_told(folder: Path) -> None:
     assert "FAIL scenario  seed 0: not met: " in done.stderr
 
 
+def test_missing_prices_and_equal_samples_are_warnings(folder: Path) -> None:
+    (folder / "prices.yaml").write_text("m5.large: 0.096\n")
+    path = "profiles[0].plugins.score.enabled[ImageLocality].weight"
+    (folder / "sweep.yaml").write_text(
+        "workloads: [{scenario: scenario.yaml}]\n"
+        f"parameters: {{weight: {{path: '{path}', values: [1, 2]}}}}\n"
+        "search: {random: 2}\nprices: prices.yaml\n"
+    )
+    done = sweep(folder, "sweep.yaml", "--workers", "1")
+    warnings = [line for line in done.stderr.splitlines() if line.startswith("Warning")]
+    types = "3 nodes without the label node.kubernetes.io/instance-type"
+    assert warnings == [
+        "Warning: sweep.yaml:3: sweep: 2 random samples gave 1 distinct combination of values; "
+        "each runs once",
+        f"Warning: scenario: no price for {types}",
+    ]
+    assert rows(folder / "sweep-results")[0]["unpriced"] == types
+
+
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
         (["none.yaml"], "Error: none.yaml: cannot be read: No such file or directory\n"),
+        (
+            ["sweep.yaml", "--sort=-cost_inuse"],
+            'Error: --sort: there is no figure cost_inuse; did you mean "cost_in_use"?\n',
+        ),
         (["sweep.yaml", "--figure", "speed"], "Error: --figure: there is no figure speed; known: "),
         (
             ["sweep.yaml", "--sort=-cost_in_use"],

@@ -131,7 +131,7 @@ def test_broken_rows_are_told(tmp_path: Path) -> None:
     ]
     assert outcome.counts["skippedRows"] == 1
     assert "; 1 row skipped; " in summary(outcome)[-1]
-    assert ("rows skipped", "1 broken rows of the trace") in figure_rows(outcome)
+    assert ("broken rows", "1 skipped") in figure_rows(outcome)
 
 
 def test_a_trace_without_nodes_says_so() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -12,6 +12,9 @@ from stowplan.cli.options import file_option, html_option
 from stowplan.cli.played import write
 from stowplan.cli.tables import OutputFormat, output_option, print_object
 from stowplan.output_file import check_output_file
+
+if TYPE_CHECKING:
+    from stowplan.sim.results.comparing import Comparison
 
 EXIT_FAILED: Final = 1
 
@@ -43,8 +46,7 @@ EXIT_FAILED: Final = 1
 @html_option("plots")
 @file_option(
     "--pods",
-    "Write every pod of every run as a table: CSV, or Parquet if the name ends with .parquet "
-    "(needs stowplan[data]).",
+    "Write every pod of every run as a table: FILE.csv, or FILE.parquet (needs stowplan[data]).",
     dir_okay=False,
 )
 @output_option()
@@ -69,7 +71,7 @@ def compare(
     figures.
     """
     from stowplan.sim.results.comparing import compare as compared
-    from stowplan.sim.results.conditions import WITHOUT_PRICES, parse_condition
+    from stowplan.sim.results.conditions import parse_condition
     from stowplan.sim.results.files import load, name_of, named, read_prices
     from stowplan.sim.results.text import data_of, text_of
 
@@ -77,19 +79,17 @@ def compare(
         raise click.UsageError(f"--name is given {len(names)} times for {len(files)} files.")
     for path, option in ((html, "--html"), (pods, "--pods")):
         check_output_file(path, option, inputs=[*files, prices])
-    if pods is not None and pods.suffix == ".parquet":
-        from stowplan.sim.results.extras import needed
+    if pods is not None:
+        from stowplan.sim.results.pod_table import check_format
 
-        needed("pyarrow", "data", where=f"--pods {pods}")
+        check_format(pods, "--pods")
     asked = [parse_condition(text) for text in conditions]
     table = read_prices(prices) if prices is not None else {}
     runs = [load(path, prices=table) for path in files]
     comparison = compared(named(runs, names or map(name_of, files, runs)))
     failed = [text for each in asked for text in each.failures(comparison)]
-    if prices is not None:
-        for run in comparison.runs:
-            if not run.has_prices:
-                click.echo(f"Warning: {run.name}: {WITHOUT_PRICES}", err=True)
+    for text in _warnings(comparison, prices):
+        click.echo(f"Warning: {text}", err=True)
     if html is not None:
         from stowplan.sim.results.page import page_of
 
@@ -105,3 +105,21 @@ def compare(
     for text in failed:
         click.secho(f"FAIL {text}", fg="red", err=True)
     return EXIT_FAILED if failed else 0
+
+
+def _warnings(comparison: Comparison, prices: Path | None) -> Iterator[str]:
+    from stowplan.sim.results.comparing import few_shared_pods
+    from stowplan.sim.results.conditions import unpriced_types
+
+    first, *others = comparison.runs
+    for run in others:
+        if text := few_shared_pods(first, run):
+            yield text
+    for run in comparison.runs:
+        if run.unpriced:
+            yield f"{run.name}: no price for {unpriced_types(run)}; these nodes cost nothing"
+        elif prices is not None and not run.has_prices:
+            yield (
+                f"{run.name}: no node has a price. --prices is for recordings. Fix: for a result,"
+                " give --prices to the `replay` or `simulate` that writes it"
+            )

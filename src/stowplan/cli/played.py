@@ -46,12 +46,16 @@ def prices_of(path: Path | None, result: Path | None) -> dict[str, float]:
     return read_prices(path)
 
 
-def save_result(outcome: Outcome, path: Path | None) -> None:
-    """Write the run of an outcome, if that was asked for."""
-    if path is not None and outcome.run is not None:
-        from stowplan.sim.results.files import save
+def save_result(outcome: Outcome, path: Path | None, prices: Path | None) -> None:
+    """Write the run of an outcome, if requested. Warn about types without a price."""
+    if path is None or outcome.run is None:
+        return
+    from stowplan.sim.results.conditions import unpriced_types
+    from stowplan.sim.results.files import save
 
-        save(outcome.run, path)
+    save(outcome.run, path)
+    if outcome.run.unpriced:
+        click.echo(f"Warning: {prices} has no price for {unpriced_types(outcome.run)}", err=True)
 
 
 @contextmanager

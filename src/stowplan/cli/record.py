@@ -97,10 +97,10 @@ def record(
       $ stowplan record tuesday.jsonl.gz --for 24h
       $ stowplan record recordings/ --keep 7
 
-    PATH is a file, or a folder (it exists, or the name ends with /) for files that are rotated by
-    size and time. A recording that exists is continued, unless its names are hashed. Pods, nodes,
-    volumes and whatever else schedulers look at are listed once and then watched; the cluster is
-    only read, whatever scheduler serves it.
+    PATH is a file whose name ends with .gz, or a folder (it exists, or the name ends with /) for
+    files that are rotated by size and time. A recording that exists is continued, unless its names
+    are hashed. Pods, nodes, volumes and whatever else schedulers look at are listed once and then
+    watched; the cluster is only read, whatever scheduler serves it.
 
     Environment variables, commands, annotations and messages are never written, and Secrets and
     ConfigMaps never read. Everything written is readable after a kill. The format is lines of JSON,
@@ -112,6 +112,11 @@ def record(
     if not is_folder:
         _refuse_rotation()
         check_output_file(Path(path))
+        if not path.endswith(".gz") and not Path(path).exists():
+            raise ConfigError(
+                f"recordings are gzipped. Fix: name it {path}.gz, or end it with / for a folder",
+                where=path,
+            )
         check_continues(Path(path), names="hashed" if hash_names else "kept")
     cluster = load_cluster_config(kubeconfig=kubeconfig, context=context, master=master)
     rotation = Rotation(rotate_size, rotate_after, keep or 0) if is_folder else None

@@ -205,7 +205,7 @@ def _play(
             live.end()
     if outcome.problem:
         outcome.problem = f"{file}: {outcome.problem}"
-    save_result(outcome, result)
+    save_result(outcome, result, prices)
     if html is not None:
         from stowplan.sim.scenarios.page import page
 

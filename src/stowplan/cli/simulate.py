@@ -223,7 +223,7 @@ def simulate(
                     live.end()
                 outcomes.append(outcome)
                 if result is not None:
-                    save_result(outcome, _numbered(result, len(outcomes)))
+                    save_result(outcome, _numbered(result, len(outcomes)), prices)
                 if output == "table":
                     show(outcome)
                 if html is not None:

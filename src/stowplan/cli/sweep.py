@@ -15,6 +15,7 @@ import click
 
 from stowplan.cli.invocation import own_command
 from stowplan.cli.tables import print_object, table_option
+from stowplan.config.fields import did_you_mean
 from stowplan.errors import ConfigError
 from stowplan.present.tables import counted
 
@@ -65,7 +66,7 @@ _BAR: Final = 24
     "--sort",
     default="",
     metavar="FIGURE",
-    help="Show rows by this figure, least first; -FIGURE: greatest first.",
+    help="Show rows by this figure, least first, here and in report.html; -FIGURE: greatest first.",
 )
 @table_option("table: means over seeds. json, yaml: every row as data.")
 def sweep(
@@ -97,18 +98,21 @@ def sweep(
     from stowplan.sim.sweep.document import read_sweep
     from stowplan.sim.sweep.folder import opened
     from stowplan.sim.sweep.running import run_sweep
-    from stowplan.sim.sweep.table import known_figures, text_table
+    from stowplan.sim.sweep.table import known_figures, text_table, without_prices
 
     known = known_figures()
     named = [*(("--figure", each) for each in figures), ("--sort", sort.lstrip("-"))]
     for option, name in named:
         if name and name not in known:
-            raise ConfigError(f"there is no figure {name}; known: {', '.join(known)}", where=option)
+            hint = did_you_mean(name, known) or f"; known: {', '.join(known)}"
+            raise ConfigError(f"there is no figure {name}{hint}", where=option)
     try:
         asked = read_sweep(file)
     except KeyboardInterrupt:
         click.echo("\ninterrupted before the first task", err=True)
         raise
+    if asked.repeated:
+        click.echo(f"Warning: {asked.repeated}", err=True)
     for option, name in named:
         if name in COSTS and not any(task.prices for task in asked.tasks):
             raise ConfigError(
@@ -120,7 +124,7 @@ def sweep(
     with opened(folder_path, keeps=sorted(set(kept))) as folder:
         try:
             with _runner(dask, count, kept) as runner:
-                table, progress = run_sweep(asked, folder, runner, shown)
+                table, progress = run_sweep(asked, folder, runner, shown, sort=sort)
         except KeyboardInterrupt:
             shown.end()
             click.echo(
@@ -130,6 +134,8 @@ def sweep(
             )
             raise
         shown.end()
+    for text in without_prices(table):
+        click.echo(f"Warning: {text}", err=True)
     if output == "table":
         click.echo(text_table(table, sort=sort, figures=figures), nl=False)
         runs = counted(len(table.rows), "run")

@@ -46,7 +46,8 @@ figure { margin: 1rem 0; }
 @dataclass(frozen=True)
 class Bar:
     label: str
-    median: float
+    #: The median or mean: the length of the bar.
+    value: float
     low: float
     high: float
     #: Written beside the bar.
@@ -81,7 +82,7 @@ def breakable(name: str) -> str:
 
 
 def bars(title: str, rows: Sequence[Bar], *, mark: float | None = None) -> str:
-    """Horizontal bars: the median, with a whisker from lowest to highest.
+    """Horizontal bars: a median or mean, with a whisker from lowest to highest.
 
     `mark` is a value to reach, drawn as a dashed line.
     """
@@ -95,7 +96,7 @@ def _bar(bar: Bar, scale: float, mark: float | None) -> str:
     if bar.leads_to:
         label = f'<a href="#{escape(bar.leads_to)}">{label}</a>'
     track = (
-        f'<span class="bar" style="width: {bar.median * scale:.1f}%; '
+        f'<span class="bar" style="width: {bar.value * scale:.1f}%; '
         f'background: var(--{bar.color})"></span>'
     )
     if bar.high > bar.low:

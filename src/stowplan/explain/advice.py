@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from stowplan.api.objects import Pod
 from stowplan.api.resources import PERSISTENT_VOLUME_CLAIMS, STORAGE_CLASSES
@@ -11,6 +13,8 @@ from stowplan.cluster.pod_volumes import claims_of
 from stowplan.explain.commands import delete_pods, kubectl
 from stowplan.explain.explanation import Reason
 
+#: Of a CEL selector that reads a missing attribute.
+_NO_KEY: Final = re.compile(r"CEL runtime error: no such key: ([A-Za-z_][A-Za-z0-9_]*)")
 VOLUME_PLUGINS = ("VolumeBinding", "VolumeRestrictions", "VolumeZone", "NodeVolumeLimits")
 
 
@@ -22,8 +26,12 @@ def advice_for(
     has_nodes: bool = True,
     are_nodes_unread: bool = False,
     is_node_missing: bool = False,
+    details: Iterable[str] = (),
 ) -> str:
-    """One or two sentences; empty if the reasons say enough."""
+    """One or two sentences; empty if the reasons say enough.
+
+    `details` are the cause in words, and those of obstacles on nodes.
+    """
     if is_node_missing:
         again = "its owner creates another" if pod.metadata.owner_references else "create it again"
         return f"No kubelet runs it. Delete it ({delete_pods([pod])}), and {again}."
@@ -36,6 +44,12 @@ def advice_for(
             "No node was read. A file must have them, too: kubectl get nodes,pods -A -o yaml writes"
             " both."
         )
+    for text in details:
+        if (missing := _NO_KEY.search(text)) is not None:
+            return (
+                f"The selector reads {missing[1]}, which a device lacks. Test for it first:"
+                f' has(device.attributes["DOMAIN"].{missing[1]}) && ...'
+            )
     if reasons and reasons[0].plugin in VOLUME_PLUGINS:
         return _about_claims(pod, reasons[0].reason, catalog)
     if reasons and reasons[0].plugin == "DynamicResources" and pod.spec.resource_claims:

@@ -231,6 +231,7 @@ def explained(
         has_nodes=total > 0,
         are_nodes_unread=are_nodes_unread,
         is_node_missing=_is_node_missing(pod, decision.cycle.table),
+        details=[cause, *(found.detail for node in nearest for found in node.obstacles)],
     )
     if unread:
         advice = advice or HOW_TO_READ

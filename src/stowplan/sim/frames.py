@@ -12,7 +12,7 @@ from stowplan.errors import ConfigError
 from stowplan.sim.results.comparing import figures_of
 from stowplan.sim.results.extras import needed
 from stowplan.sim.results.files import load, name_of, named
-from stowplan.sim.results.pod_table import COLUMNS, pod_rows
+from stowplan.sim.results.pod_table import COLUMNS, TIMES, pod_rows
 from stowplan.sim.results.run import SAMPLED, Run
 from stowplan.sim.sweep.folder import read_results, run_file
 
@@ -36,8 +36,7 @@ class Results:
         """A row for every pod of every run; times in seconds since the run began."""
         self._check_runs()
         frame = self._pandas().DataFrame(pod_rows(self.runs), columns=list(COLUMNS))
-        frame["waited"] = (frame["bound"] - frame["created"]).where(~frame["was_placed"])
-        return frame
+        return frame.astype(dict.fromkeys(TIMES, float))  # also if every value is missing
 
     @cached_property
     def utilisation(self) -> Any:

@@ -283,6 +283,13 @@ CASES: dict[str, list[Json]] = {
         gpu_claim(count=2, constraint=f"{GPU}/model"),
         a_pod(**WITH_GPUS),
     ],
+    "device-selector-fails": [
+        *three(),
+        device_class(),
+        gpus("worker-1", "A100"),
+        gpu_claim(selector=f'device.attributes["{GPU}"].size == "80"'),
+        a_pod(**WITH_GPUS),
+    ],
     "ephemeral-volume": [
         *three(),
         claim("other"),

@@ -216,12 +216,18 @@ def gpus(node: str, *models: str) -> Json:
 
 
 def gpu_claim(
-    name: str = "gpus", count: int = 1, model: str = "", given: str = "", constraint: str = ""
+    name: str = "gpus",
+    count: int = 1,
+    model: str = "",
+    given: str = "",
+    constraint: str = "",
+    selector: str = "",
 ) -> Json:
     """`given` is `node/device` if the claim has a device already, for the pod of its name."""
     exactly: Json = {"deviceClassName": GPU, "allocationMode": "ExactCount", "count": count}
     if model:
         selector = f'device.attributes["{GPU}"].model == "{model}"'
+    if selector:
         exactly["selectors"] = [{"cel": {"expression": selector}}]
     devices: Json = {"requests": [{"name": "gpu", "exactly": exactly}]}
     if constraint:

@@ -153,16 +153,14 @@ def test_many_conflicting_pods_are_counted_and_not_listed() -> None:
 
 def test_a_selector_that_fails_is_named_though_all_devices_are_taken() -> None:
     """The scheduler skips devices that are taken, so its reason does not have the error."""
-    claim = gpu_claim(model="H100")
-    (request,) = claim["spec"]["devices"]["requests"]
-    expression = f'device.attributes["{GPU}"].memory == "80"'
-    request["exactly"]["selectors"] = [{"cel": {"expression": expression}}]
+    claim = gpu_claim(selector=f'device.attributes["{GPU}"].memory == "80"')
     taken = [gpu_claim("job", given="worker-1/gpu-0"), a_pod("job", nodeName="worker-1")]
     node, slices = a_node("worker-1"), gpus("worker-1", "A100")
     explainer = explainer_of([node, device_class(), slices, *taken, claim, a_pod(**WITH_GPUS)])
     said = explainer.explain(find_pod(explainer.cluster, "shop", "web"))
     (obstacle,) = said.nearest[0].obstacles
     assert obstacle.detail == "claim shop/gpus: selector #0: CEL runtime error: no such key: memory"
+    assert said.advice.startswith("The selector reads memory, which a device lacks.")
 
 
 def test_the_overview_of_pending_pods_searches_no_victims(monkeypatch: pytest.MonkeyPatch) -> None:

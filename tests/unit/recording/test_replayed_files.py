@@ -119,6 +119,13 @@ def test_a_file_is_not_rotated(tmp_path: Path, stowplan: Run, option: tuple[str,
     assert (code, err) == (2, f"Error: {option[0]}: {fix}\n")
 
 
+def test_a_recording_has_the_ending_of_gzip(tmp_path: Path, stowplan: Run) -> None:
+    path = tmp_path / "x.jsonl"
+    code, _, err = stowplan("record", path)
+    fix = f"recordings are gzipped. Fix: name it {path}.gz, or end it with / for a folder"
+    assert (code, err) == (2, f"Error: {path}: {fix}\n")
+
+
 def test_at_least_one_file_is_kept(tmp_path: Path, stowplan: Run) -> None:
     code, _, err = stowplan("record", f"{tmp_path}/", "--keep", "0")
     assert code == 2
@@ -187,7 +194,7 @@ def test_a_condition_on_costs_needs_prices(tmp_path: Path, stowplan: Run) -> Non
     )
     code, out, err = stowplan("compare", path, "--prices", prices)  # of other instance types
     assert (code, "cost" in out) == (0, False)
-    assert err.startswith("Warning: r.jsonl.gz: no node has a price. Fix: give --prices")
+    assert err.startswith("Warning: r.jsonl.gz: no price for 1 node without the label node.k")
     labelled = node()
     labelled["object"]["metadata"]["labels"] = {"node.kubernetes.io/instance-type": "m5.large"}
     path = written(tmp_path, packed(HEADER, labelled, *STORY[2:]))

@@ -23,8 +23,8 @@ FIGURES: Final[dict[str, tuple[Unit, str]]] = {
     "cpu": ("%", "CPU requested, mean"),
     "memory": ("%", "memory requested, mean"),
     "nodes_in_use": ("nodes", "nodes in use, mean"),
-    "fragmentation": ("%", "free CPU where the commonest pod does not fit, mean"),
-    "imbalance": ("%", "fullest zone over emptiest, share of pods, mean"),
+    "fragmentation": ("%", "unusable free CPU (too small for the most common pod), mean"),
+    "imbalance": ("%", "zone imbalance (fullest minus emptiest, share of pods), mean"),
     "cost": ("money", "cost of all nodes"),
     "cost_in_use": ("money", "cost of nodes in use"),
     "moved": ("", "pods on another node than in the first run"),
@@ -95,6 +95,19 @@ def moves_between(first: Run, other: Run) -> Moves:
         elif life.node:
             no_longer.append(name)
     return Moves(tuple(moved), tuple(now), tuple(no_longer))
+
+
+def few_shared_pods(first: Run, other: Run) -> str:
+    """A sentence if less than half of the smaller run's pods are in the other one, or nothing."""
+    shared = len(first.pods.keys() & other.pods.keys())
+    smaller = min(first, other, key=lambda run: len(run.pods))
+    if first.pods.keys() == other.pods.keys() or 2 * shared >= max(len(smaller.pods), 1):
+        return ""
+    count = "no pods" if not shared else f"{shared:,} of {len(smaller.pods):,} pods"
+    return (
+        f"{first.name} and {other.name} share {count}. Pods are matched by name; the runs may be"
+        " of different workloads"
+    )
 
 
 def shown(name: str, number: float) -> str:

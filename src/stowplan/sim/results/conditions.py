@@ -11,9 +11,23 @@ from typing import Final
 from stowplan.config.durations import parse_duration
 from stowplan.config.fields import did_you_mean
 from stowplan.errors import ConfigError
-from stowplan.sim.results.comparing import FIGURES, Comparison, shown
+from stowplan.present.tables import counted, printable
+from stowplan.sim.results.comparing import FIGURES, Comparison, Unit, shown
+from stowplan.sim.results.run import Run
 
+#: Without nan and inf, with which a condition would never hold.
+_NUMBER: Final = re.compile(r"[0-9]+(\.[0-9]*)?|\.[0-9]+")
+#: What a figure is, by unit, and values that it can be compared with.
+_UNITS: Final[Mapping[Unit, tuple[str, tuple[str, str]]]] = {
+    "s": ("a time", ("30s", "1.1x")),
+    "%": ("a share", ("60%", "0.6")),
+    "": ("a count", ("3", "1.1x")),
+    "nodes": ("a number of nodes", ("3", "1.1x")),
+    "money": ("an amount of money", ("10", "1.1x")),
+}
 _TEXT: Final = re.compile(r"\s*([a-z_0-9]+)\s*(<=|>=|<|>)\s*(\S+)\s*")
+#: Instance types that a message names.
+_LISTED: Final = 5
 #: Figures that need prices.
 COSTS: Final = ("cost", "cost_in_use")
 WITHOUT_PRICES: Final = (
@@ -62,11 +76,26 @@ class Condition:
         for run in comparison.runs:
             if not run.has_prices:
                 where = f"--fail-on {self.figure}{self.compares}{self.amount}"
-                raise ConfigError(f"{run.name}: {WITHOUT_PRICES}", where=where)
+                why = WITHOUT_PRICES
+                if run.unpriced:
+                    why = f"no price for {unpriced_types(run)}. Fix: add it to the file of --prices"
+                raise ConfigError(f"{run.name}: {why}", where=where)
 
     def _limit(self, bound: float) -> str:
         multiple = f": {shown(self.figure, bound)}" if self.is_relative else ""
         return f"{self.compares}{self.amount}{multiple}"
+
+
+def unpriced_types(run: Run) -> str:
+    """The instance types of a run that have no price, with the number of their nodes."""
+    listed = [
+        f"{printable(kind)} ({counted(nodes, 'node')})"
+        if kind
+        else f"{counted(nodes, 'node')} without the label node.kubernetes.io/instance-type"
+        for kind, nodes in run.unpriced.items()
+    ]
+    more = [f"{counted(len(listed) - _LISTED, 'more type')}"] if len(listed) > _LISTED else []
+    return ", ".join([*listed[:_LISTED], *more])
 
 
 def parse_condition(text: str) -> Condition:
@@ -80,18 +109,32 @@ def parse_condition(text: str) -> Condition:
         hint = did_you_mean(figure, set(FIGURES))
         known = "" if hint else f"; known: {', '.join(FIGURES)}"
         raise ConfigError(f"there is no figure {figure}{hint}{known}", where=where)
+    if amount.endswith("x") and _NUMBER.fullmatch(amount[:-1]):
+        return Condition(figure, compares, float(amount[:-1]), amount, is_relative=True)
     unit, _ = FIGURES[figure]
-    try:
-        if amount.endswith("x"):
-            return Condition(figure, compares, float(amount[:-1]), amount, is_relative=True)
-        if amount.endswith("%"):
-            bound = float(amount[:-1]) / 100
-        elif unit == "s" and not amount.replace(".", "", 1).isdigit():
-            bound = float(parse_duration(amount))
-        else:
-            bound = float(amount)
-    except ValueError:
-        raise ConfigError(
-            f"{amount!r:.40} is not a number, duration, share or multiple", where=where
-        ) from None
+    bound = _bound(unit, amount)
+    if bound is None:
+        what, examples = _UNITS[unit]
+        if unit == "%" and _NUMBER.fullmatch(amount):
+            examples = (f"{amount}%", f"{float(amount) / 100:g}")
+        written = " or ".join(f"{figure}{compares}{each}" for each in examples)
+        raise ConfigError(f"{figure} is {what}: write {written}", where=where)
     return Condition(figure, compares, bound, amount)
+
+
+def _bound(unit: Unit, amount: str) -> float | None:
+    """The amount in the unit of a figure, or None if it is of another unit."""
+    if unit == "%" and _NUMBER.fullmatch(amount.removesuffix("%")):
+        if amount.endswith("%"):
+            return float(amount[:-1]) / 100
+        # 60 is meant as 60%, and 1 might be 1% or all.
+        return float(amount) if float(amount) < 1 else None
+    if _NUMBER.fullmatch(amount):
+        return float(amount)
+    if unit == "s":
+        try:
+            seconds = float(parse_duration(amount))
+        except ValueError:
+            return None
+        return seconds if seconds >= 0 else None
+    return None

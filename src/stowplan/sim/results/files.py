@@ -203,9 +203,11 @@ def read_prices(path: Path) -> dict[str, float]:
         raise ConfigError(f"is not YAML: {problem}", where=str(path)) from None
     found: dict[str, float] = {}
     for name, price in _pairs(documents, path):
-        if not isinstance(price, int | float) or not 0 <= price < 1e9:
+        if isinstance(price, bool) or not isinstance(price, int | float) or not 0 <= price < 1e9:
             raise ConfigError(f"{name}: {price!r:.40} is not a price per hour", where=str(path))
         found[str(name)] = float(price)
+    if not found:
+        raise ConfigError("has no prices, such as `m5.large: 0.096`", where=str(path))
     return found
 
 

@@ -54,6 +54,8 @@ class RunObserver:
         self._name = name
         self._now = now
         self._prices = prices or {}
+        #: The instance type by name of node.
+        self._unpriced: dict[str, str] = {}
         self._nodes: dict[str, _Node] = {}
         self._pods: dict[str, _Pod] = {}
         self._lives: dict[str, PodLife] = {}
@@ -74,11 +76,15 @@ class RunObserver:
             name: milli_value(amount) if name == "cpu" else value(amount)
             for name, amount in (node.status.allocatable or {}).items()
         }
-        price = self._prices.get(labels.get(_TYPE, ""))
+        kind = labels.get(_TYPE, "")
+        price = self._prices.get(kind)
+        self._unpriced.pop(node.name, None)
         if price is None:
             price = _number(labels.get(PRICE, "")) or _number(
                 (node.metadata.annotations or {}).get(PRICE, "")
             )
+            if self._prices and not price:
+                self._unpriced[node.name] = kind
         known = self._nodes.get(node.name)
         if known is None:
             self._nodes[node.name] = _Node(offers, labels.get(_ZONE, ""), price)
@@ -124,6 +130,7 @@ class RunObserver:
             samples=self._samples,
             cost=round(self._cost, 6),
             cost_in_use=round(self._cost_in_use, 6),
+            unpriced=dict(sorted(Counter(self._unpriced.values()).items())),
         )
 
     # Pods

@@ -13,19 +13,14 @@ from stowplan.sim.results.run import Run
 #: Points of a line.
 _POINTS: Final = 240
 _LISTED: Final = 200
+#: A sample, the caption of its plot, the factor for its unit, and the unit.
 _PLOTTED: Final = (
-    ("cpu", "CPU requested", "share of what all nodes offer", 100.0, "%"),
-    ("memory", "Memory requested", "share of what all nodes offer", 100.0, "%"),
-    ("waiting", "Waiting pods", "pods without a node", 1.0, ""),
-    ("nodes_in_use", "Nodes in use", "nodes that hold a pod", 1.0, ""),
-    (
-        "fragmentation",
-        "Fragmentation",
-        "free CPU where the commonest pod does not fit",
-        100.0,
-        "%",
-    ),
-    ("imbalance", "Imbalance", "fullest zone minus emptiest, share of pods", 100.0, "%"),
+    ("cpu", "CPU requested, share of what all nodes offer", 100.0, "%"),
+    ("memory", "memory requested, share of what all nodes offer", 100.0, "%"),
+    ("waiting", "waiting pods", 1.0, ""),
+    ("nodes_in_use", "nodes in use", 1.0, ""),
+    ("fragmentation", "unusable free CPU (too small for the most common pod)", 100.0, "%"),
+    ("imbalance", "zone imbalance (fullest minus emptiest, share of pods)", 100.0, "%"),
 )
 _COLOURS: Final = ("line-1", "line-2", "line-3", "good", "faint", "warm")
 
@@ -50,14 +45,14 @@ def _body(comparison: Comparison) -> Iterator[str]:
             yield file_page.table([("at", "changes may be missing"), *shown_gaps])
     until_s = max(run.seconds for run in comparison.runs)
     at = [until_s * number / (_POINTS - 1) for number in range(_POINTS)]
-    for name, title, caption, scale, unit in _PLOTTED:
+    for name, caption, scale, unit in _PLOTTED:
         if not any(any(run.samples.get(name, ())) for run in comparison.runs):
             continue
         series = [
             plots.Series(run.name, _resampled(run, name, at, scale), colour)
             for run, colour in zip(comparison.runs, _COLOURS, strict=False)
         ]
-        yield plots.lines(title, caption, at, series, until_s=until_s, unit=unit, steps=True)
+        yield plots.lines(caption, caption, at, series, until_s=until_s, unit=unit, steps=True)
     for run, moves in zip(comparison.runs[1:], comparison.moves[1:], strict=True):
         if not moves.moved:
             continue

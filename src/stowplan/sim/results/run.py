@@ -57,6 +57,8 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     cost: float = 0.0
     cost_in_use: float = 0.0
     gaps: list[Gap] = []
+    #: Nodes without a price, by instance type; empty if the run had no table of prices.
+    unpriced: dict[str, int] = {}
 
     @property
     def has_prices(self) -> bool:

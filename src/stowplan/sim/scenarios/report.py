@@ -156,7 +156,7 @@ def figure_rows(outcome: Outcome) -> list[tuple[str, str]]:
         ),
         ("evictions", f"{sum(evictions.values()):,}{f': {causes}' if causes else ''}"),
         ("decisions", _decisions(counts)),
-        *([("rows skipped", f"{skipped:,} broken rows of the trace")] if skipped else ()),
+        *([("broken rows", f"{skipped:,} skipped")] if skipped else ()),
     ]
 
 

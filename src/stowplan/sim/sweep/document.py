@@ -17,6 +17,7 @@ from stowplan.config.load import parse_object, parse_tree, read_text
 from stowplan.config.types import API_VERSION, KIND
 from stowplan.errors import ConfigError
 from stowplan.framework.registry import Registry
+from stowplan.present.tables import counted
 from stowplan.scheduler.assembly import plugin_errors
 from stowplan.sim.results.comparing import FIGURES
 from stowplan.sim.results.files import read_prices
@@ -48,11 +49,13 @@ _TAKEN: Final = frozenset(
         "seconds",
         "decisions",
         "problem",
+        "unpriced",
         *FIGURES,
     }
 )
 #: Limit of configurations and of tasks.
 _MOST: Final = 100_000
+_SEARCH: Final = ("random", "seed")
 _FIX_SEARCH: Final = "Fix: add `search: {random: SAMPLES}`"
 
 
@@ -63,6 +66,8 @@ class Sweep:
     name: str
     parameters: tuple[str, ...]
     tasks: tuple[Task, ...]
+    #: A sentence if random search drew the same values more than once, or nothing.
+    repeated: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +141,15 @@ class _Reader:
                     task = make_task(workload, name, sample, seed, config, plugins, prices)
                     tasks.setdefault(task.key, task)
         names = tuple(each.name for each in parameters)
-        return Sweep(fields.text("name") or self._file.stem, names, tuple(tasks.values()))
+        different = len({text_of(sample) for sample in samples})
+        repeated = ""
+        if "random" in fields.inner("search", _SEARCH) and different < len(samples):
+            repeated = (
+                f"{fields.where('search')}: {len(samples):,} random samples gave"
+                f" {counted(different, 'distinct combination')} of values; each runs once"
+            )
+        name = fields.text("name") or self._file.stem
+        return Sweep(name, names, tuple(tasks.values()), repeated)
 
     # Workloads
 
@@ -260,7 +273,7 @@ class _Reader:
         return _Parameter(name, places, between=(low, high), is_log=fields.flag("log"))
 
     def _samples(self, parameters: list[_Parameter]) -> list[dict[str, Any]]:
-        search = self._fields.inner("search", ("random", "seed"))
+        search = self._fields.inner("search", _SEARCH)
         if "random" not in search:
             for each in parameters:
                 if each.between is not None:

@@ -1,21 +1,24 @@
-"""The results of a sweep as a self-contained HTML page: means, and a plot of each figure."""
+"""The results of a sweep as a self-contained HTML page: means, and plots of figures that differ."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from html import escape
-from statistics import median
+from statistics import fmean
 from typing import Any, Final
 
 from stowplan.console import file_page, plots
 from stowplan.sim.results.comparing import FIGURES, shown
-from stowplan.sim.sweep.table import Group, Table, groups_of, mean_rows
+from stowplan.sim.sweep.table import Group, Table, groups_of, known_figures, mean_rows
 from stowplan.sim.sweep.tasks import text_of
 
 #: Maximum number of bars in a plot.
 _BARS: Final = 40
 #: A parameter with more values than this is drawn as dots.
 _VALUES: Final = 12
+_LEGEND: Final = (
+    "Bars: mean over seeds; lines: lowest and highest. By parameter: over all runs with that value."
+)
 _WIDE, _HIGH, _LEFT, _BELOW = 640, 220, 64, 34
 _STYLE: Final = """
 .dots { max-width: 44rem; width: 100%; }
@@ -25,11 +28,12 @@ _STYLE: Final = """
 """
 
 
-def page_of(table: Table) -> str:
-    return file_page.page(f"Sweep: {table.name}", _body(table), style=plots.STYLE + _STYLE)
+def page_of(table: Table, *, sort: str = "") -> str:
+    """The page; combinations are in the order of tasks, or sorted as `groups_of` sorts them."""
+    return file_page.page(f"Sweep: {table.name}", _body(table, sort), style=plots.STYLE + _STYLE)
 
 
-def _body(table: Table) -> Iterator[str]:
+def _body(table: Table, sort: str) -> Iterator[str]:
     groups = groups_of(table)
     yield f"<h1>{escape(table.name)}</h1>"
     yield f"<p>{len(table.rows):,} runs of {len(groups):,} combinations; means over seeds.</p>"
@@ -39,22 +43,36 @@ def _body(table: Table) -> Iterator[str]:
     if problems:
         yield f'<p class="bad">{len(problems):,} runs failed, the first: '
         yield f"{escape(problems[0]['workload'])}: {escape(problems[0]['problem'])}</p>"
-    headers, rows = mean_rows(table)
+    headers, rows = mean_rows(table, sort=sort)
     yield file_page.table([headers, *rows])
-    for figure in table.figures():
-        if len(groups) > 1 and len({round(group.mean(figure), 9) for group in groups}) == 1:
-            continue  # equal everywhere; the table has it
+    means = {
+        figure: list(dict.fromkeys(shown(figure, group.mean(figure)) for group in groups))
+        for figure in known_figures()
+        if figure in table.columns
+    }
+    plotted = [figure for figure, texts in means.items() if len(texts) > 1]
+    if len(groups) == 1:
+        plotted = table.figures()
+    elif equal := [f"{figure} {means[figure][0]}" for figure in means if figure not in plotted]:
+        yield f"<p>Equal in all combinations, as rounded here: {escape(', '.join(equal))}.</p>"
+    if plotted:
+        yield f"<p>{_LEGEND}</p>"
+    for figure in plotted:
         words = FIGURES[figure][1]
         yield f"<h2>{escape(words)} <small>{figure}</small></h2>"
         for workload in dict.fromkeys(group.workload for group in groups):
-            chosen = [group for group in groups if group.workload == workload]
             yield f"<h3>{escape(workload)}</h3>"
-            yield from _figure(table, figure, words, chosen)
+            yield from _figure(table, figure, words, workload, sort)
 
 
-def _figure(table: Table, figure: str, words: str, groups: list[Group]) -> Iterator[str]:
+def _figure(table: Table, figure: str, words: str, workload: str, sort: str) -> Iterator[str]:
+    groups, ordered = (_groups(table, workload, each) for each in ("", sort))
+    texts = {shown(figure, group.mean(figure)) for group in groups}
+    if len(groups) > 1 and len(texts) == 1:
+        yield f"<p>{escape(texts.pop())} in all combinations</p>"
+        return
     if len(groups) <= _BARS:
-        yield plots.bars(words, [_bar(group.label, figure, group.rows) for group in groups])
+        yield plots.bars(words, [_bar(group.label, figure, group.rows) for group in ordered])
         if len(table.parameters) + any(group.configuration for group in groups) < 2:
             return
     for name in table.parameters:
@@ -72,10 +90,14 @@ def _figure(table: Table, figure: str, words: str, groups: list[Group]) -> Itera
             yield dots(f"{words} by {name}", figure, points)
 
 
+def _groups(table: Table, workload: str, sort: str) -> list[Group]:
+    return [group for group in groups_of(table, sort=sort) if group.workload == workload]
+
+
 def _bar(label: str, figure: str, rows: list[dict[str, Any]]) -> plots.Bar:
     numbers = [row[figure] for row in rows]
-    middle = median(numbers)
-    return plots.Bar(label, middle, min(numbers), max(numbers), shown(figure, middle), "line-1")
+    mean = fmean(numbers)
+    return plots.Bar(label, mean, min(numbers), max(numbers), shown(figure, mean), "line-1")
 
 
 def dots(title: str, figure: str, points: list[tuple[float, float]]) -> str:

@@ -22,6 +22,7 @@ from stowplan import __version__
 from stowplan.errors import ConfigError
 from stowplan.server.memory import grow_without_collecting, keep_freed_memory
 from stowplan.sim.results.comparing import figures_of
+from stowplan.sim.results.conditions import unpriced_types
 from stowplan.sim.results.run import Run
 from stowplan.sim.scenarios import Cluster, Options, Outcome, play_trace, run_scenario
 from stowplan.sim.scenarios.report import DecisionLog
@@ -164,6 +165,7 @@ def _row(task: Task, outcome: Outcome, run: Run, decisions: str) -> dict[str, An
         "seed": task.seed,
         "seconds": run.seconds,
         **{name: round(number, 6) for name, number in figures_of(run).items()},
+        **({"unpriced": unpriced_types(run)} if task.prices else {}),
         "decisions": decisions,
         "problem": problem,
     }

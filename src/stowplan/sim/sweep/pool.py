@@ -9,12 +9,14 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from threading import Thread
 from typing import Final
 
@@ -87,6 +89,7 @@ def _executor(workers: int) -> Iterator[ProcessPoolExecutor]:
     # The fork server has no threads and has imported everything.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([play.__module__])
+    _start_resource_tracker()
     others = set(multiprocessing.active_children())
     executor = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker)
     try:
@@ -97,6 +100,16 @@ def _executor(workers: int) -> Iterator[ProcessPoolExecutor]:
         raise
     finally:
         executor.shutdown(wait=True, cancel_futures=True)
+
+
+def _start_resource_tracker() -> None:
+    """Start the process that removes semaphores, without its warning if this process is killed."""
+    quiet = "ignore:resource_tracker"
+    sys.warnoptions.append(quiet)  # options of the processes that multiprocessing starts
+    try:
+        resource_tracker.ensure_running()
+    finally:
+        sys.warnoptions.remove(quiet)
 
 
 @contextmanager

@@ -45,10 +45,13 @@ def run_sweep(
     folder: Folder,
     runner: Runner,
     on_progress: Callable[[Progress], None] = lambda _: None,
+    *,
+    sort: str = "",
 ) -> tuple[Table, Progress]:
     """Run the unfinished tasks, and write results and report into the folder.
 
-    Each task is stored as soon as it is finished, so an interrupted sweep can be resumed.
+    Each task is stored as soon as it is finished, so an interrupted sweep can be resumed. The
+    report is sorted by the figure `sort`.
     """
     todo = [task for task in sweep.tasks if folder.row(task) is None]
     progress = Progress(len(sweep.tasks), before=len(sweep.tasks) - len(todo))
@@ -67,5 +70,5 @@ def run_sweep(
     folder.write_results(rows)
     folder.write("results.csv", csv_of(table))
     write_parquet(table, folder.path / "results.parquet")
-    folder.write(REPORT, page_of(table))
+    folder.write(REPORT, page_of(table, sort=sort))
     return table, progress

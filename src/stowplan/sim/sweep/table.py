@@ -114,6 +114,12 @@ def mean_rows(
     return [*headers, *chosen], rows
 
 
+def without_prices(table: Table) -> list[str]:
+    """A sentence for each workload that ran on nodes without a price."""
+    found = {row["workload"]: row["unpriced"] for row in table.rows if row.get("unpriced")}
+    return [f"{workload}: no price for {types}" for workload, types in found.items()]
+
+
 def csv_of(table: Table) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

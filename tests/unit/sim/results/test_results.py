@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import gzip
+import re
 from itertools import pairwise
 from pathlib import Path
 
 import msgspec
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from stowplan.api.objects import Node, Pod
 from stowplan.cli.main import cli
 from stowplan.errors import ConfigError
-from stowplan.sim.results.comparing import compare, figures_of, shown
-from stowplan.sim.results.conditions import parse_condition
+from stowplan.sim.results.comparing import compare, few_shared_pods, figures_of, shown
+from stowplan.sim.results.conditions import parse_condition, unpriced_types
 from stowplan.sim.results.files import load, named, read_prices, save
 from stowplan.sim.results.observing import RunObserver
 from stowplan.sim.results.page import page_of
 from stowplan.sim.results.pod_table import COLUMNS, write_pods
-from stowplan.sim.results.run import FORMAT, PodLife, Run
+from stowplan.sim.results.run import FORMAT, SAMPLED, PodLife, Run
 from stowplan.sim.results.text import data_of, text_of
 
 
@@ -124,6 +126,26 @@ def test_cost_is_paid_for_the_time_that_nodes_exist() -> None:
     assert run.cost_in_use == pytest.approx(1.0)
 
 
+def test_nodes_without_a_price_are_counted_by_type() -> None:
+    stage = Stage({"free": 0.0})
+    for name in ("n1", "n2"):
+        stage.node(name, type_="m5.4xlarge")
+    stage.node("n3", type_="")
+    stage.node("n4", type_="free")
+    stage.node("n5", type_="later")
+    stage.node("n5", type_="free")
+    run = stage.observer.finish()
+    assert run.unpriced == {"": 1, "m5.4xlarge": 2}
+    assert unpriced_types(run) == (
+        "1 node without the label node.kubernetes.io/instance-type, m5.4xlarge (2 nodes)"
+    )
+    many = replace(run, unpriced={f"t{number}": 1 for number in range(7)})
+    assert unpriced_types(many).endswith("t4 (1 node), 2 more types")
+    without = Stage()
+    without.node("n1")
+    assert without.observer.finish().unpriced == {}
+
+
 def runs() -> tuple[Run, Run]:
     first = {
         "a": PodLife(0.0, 1.0, "n1"),
@@ -157,7 +179,30 @@ def test_a_comparison_says_what_moved_and_what_fits() -> None:
     assert data["runs"][1]["moved"] == [{"pod": "b", "from": "n2", "to": "n9"}]
     html = page_of(comparison)
     assert "<td>b</td><td>n2</td><td>n9</td>" in html
-    assert "CPU requested" in html
+    assert "<figcaption>CPU requested, share of what all nodes offer</figcaption>" in html
+
+
+def test_every_plot_has_a_caption_of_its_own() -> None:
+    samples = {name: [1.0, 1.0] for name in SAMPLED}
+    run = Run(run=FORMAT, name="A", seconds=1.0, samples=samples)
+    captions = re.findall("<figcaption>(.*?)</figcaption>", page_of(compare([run])))
+    assert len(captions) == len(set(captions)) == 6
+    assert "memory requested, share of what all nodes offer" in captions
+
+
+def test_runs_that_share_few_pods() -> None:
+    def run(name: str, *pods: str) -> Run:
+        return Run(run=FORMAT, name=name, pods={pod: PodLife(0.0) for pod in pods})
+
+    first = run("A", "a", "b", "c", "d")
+    assert few_shared_pods(first, run("B", "a", "b", "x", "y", "z")) == ""
+    assert few_shared_pods(first, run("B", "a")) == ""
+    assert few_shared_pods(run("A"), run("B")) == ""
+    assert few_shared_pods(first, run("B", "a", "x", "y")).startswith(
+        "A and B share 1 of 3 pods. Pods are matched by name"
+    )
+    assert few_shared_pods(first, run("B", "x")).startswith("A and B share no pods")
+    assert few_shared_pods(first, run("B")).startswith("A and B share no pods")
 
 
 @pytest.mark.parametrize(
@@ -168,6 +213,10 @@ def test_a_comparison_says_what_moved_and_what_fits() -> None:
         ("pending_p50 > 1.5x", True),
         ("pending_p50>3x", False),
         ("cpu<60%", True),
+        ("cpu<0.6", True),
+        ("cpu<0.6x", True),
+        ("pending_p99>30", True),
+        ("pending_p99>1m40s", False),
         ("moved>=1", True),
         ("moved>1", False),
         ("unplaced<1", False),
@@ -193,7 +242,18 @@ def test_a_condition_that_holds_is_told_with_the_figure_and_the_limit() -> None:
     [
         ("pending_p99", "is not FIGURE>VALUE"),
         ("pendingp99>3s", "did you mean"),
-        ("cpu>much", "'much' is not a number, duration, share or multiple"),
+        ("cpu>much", "cpu is a share: write cpu>60% or cpu>0.6"),
+        ("cpu>60", "cpu is a share: write cpu>60% or cpu>0.6"),
+        ("cpu<=1", "cpu is a share: write cpu<=1% or cpu<=0.01"),
+        ("cpu>60s", "cpu is a share: write cpu>60% or cpu>0.6"),
+        ("cpu>nan", "cpu is a share"),
+        ("pending_p99>1%", "pending_p99 is a time: write pending_p99>30s or pending_p99>1.1x"),
+        ("pending_p99>inf", "pending_p99 is a time"),
+        ("pending_p99<-3s", "pending_p99 is a time"),
+        ("pods>3%", "pods is a count: write pods>3 or pods>1.1x"),
+        ("pods>nanx", "pods is a count"),
+        ("nodes_in_use>3s", "nodes_in_use is a number of nodes: write nodes_in_use>3 or"),
+        ("cost>10s", "cost is an amount of money: write cost>10 or cost>1.1x"),
         ("pending_p99>3 apples", "is not FIGURE>VALUE"),
     ],
 )
@@ -216,7 +276,10 @@ def test_files(tmp_path: Path) -> None:
     write_pods([run], tmp_path / "pods.csv")
     lines = (tmp_path / "pods.csv").read_text().splitlines()
     assert lines[0] == ",".join(COLUMNS)
-    assert lines[3] == "A,c,0.0,,,,False,False"
+    assert lines[1] == "A,a,0.0,1.0,n1,,False,False,1.0"
+    assert lines[3] == "A,c,0.0,,,,False,False,"
+    with pytest.raises(ConfigError, match=r"pods\.xlsx: is neither CSV nor Parquet"):
+        write_pods([run], tmp_path / "pods.xlsx")
 
 
 @pytest.mark.parametrize(
@@ -242,6 +305,8 @@ def test_prices(tmp_path: Path) -> None:
     path.write_text("m5.large: 0.096\nfree: 0\n")
     assert read_prices(path) == {"m5.large": 0.096, "free": 0.0}
     for text, problem in (
+        ("{}", "has no prices"),
+        ("a: true", "True is not a price"),
         ("- 1", "not a table of prices"),
         ("a: cheap", "not a price"),
         ("a: [", "YAML"),
@@ -271,7 +336,9 @@ def test_pods_in_parquet_are_those_in_csv(tmp_path: Path) -> None:
 def recorded(path: Path) -> None:
     """A pod arrives after 10.2 s and is bound 0.5 s later; recording is stopped after 60 s."""
     offers = {"cpu": "4", "memory": "8Gi", "pods": "10"}
-    node = {"metadata": {"name": "n1", "uid": "n1"}, "status": {"allocatable": offers}}
+    labels = {"node.kubernetes.io/instance-type": "m5.4xlarge"}
+    metadata = {"name": "n1", "uid": "n1", "labels": labels}
+    node = {"metadata": metadata, "status": {"allocatable": offers}}
     requests = {"requests": {"cpu": "1", "memory": "1Gi"}}
     spec = {"containers": [{"name": "c", "image": "example/image", "resources": requests}]}
     pod = {"metadata": {"name": "p", "namespace": "default", "uid": "p"}, "spec": spec}
@@ -300,3 +367,50 @@ def test_a_replay_is_averaged_over_the_same_time_as_its_recording(tmp_path: Path
     assert before.samples["nodes"][0] == after.samples["nodes"][0] == 1
     shown = CliRunner().invoke(cli, ["compare", str(path), str(again)])
     assert shown.output.splitlines()[0].split() == ["tuesday.jsonl.gz", "again.json"]
+
+
+def test_instance_types_without_a_price_are_named(tmp_path: Path) -> None:
+    path, again, prices = (
+        str(tmp_path / name) for name in ("tuesday.jsonl.gz", "again.json", "prices.yaml")
+    )
+    recorded(Path(path))
+    Path(prices).write_text("m5.4xlage: 0.768\n")
+    replayed = CliRunner().invoke(cli, ["replay", path, "--result", again, "--prices", prices])
+    assert f"Warning: {prices} has no price for m5.4xlarge (1 node)\n" in replayed.stderr
+    shown = CliRunner().invoke(cli, ["compare", path, again, "--prices", prices])
+    for name in ("tuesday.jsonl.gz", "again.json"):
+        expected = f"Warning: {name}: no price for m5.4xlarge (1 node); these nodes cost nothing\n"
+        assert expected in shown.stderr
+    assert "no node has a price" not in shown.stderr
+    arguments = ["compare", path, "--prices", prices, "--fail-on", "cost>1"]
+    failed = CliRunner().invoke(cli, arguments)
+    assert "no price for m5.4xlarge (1 node). Fix: " in str(failed.exception)
+
+    Path(prices).write_text("m5.4xlarge: 0.768\n")
+    assert not CliRunner().invoke(cli, ["compare", path, "--prices", prices]).stderr
+
+
+def test_prices_do_not_reach_a_result_that_has_none(tmp_path: Path) -> None:
+    path, prices = tmp_path / "a.json", tmp_path / "prices.yaml"
+    save(runs()[0], path)
+    prices.write_text("m5.4xlarge: 0.768\n")
+    shown = CliRunner().invoke(cli, ["compare", str(path), "--prices", str(prices)])
+    assert "a.json: no node has a price. --prices is for recordings. Fix: " in shown.stderr
+
+
+def test_compare_warns_of_runs_of_different_workloads(tmp_path: Path) -> None:
+    first, _ = runs()
+    save(first, tmp_path / "a.json")
+    save(replace(first, pods={"x": PodLife(0.0)}), tmp_path / "b.json")
+    shown = CliRunner().invoke(
+        cli, ["compare", *(str(tmp_path / name) for name in ("a.json", "b.json"))]
+    )
+    assert shown.stderr.startswith("Warning: a.json and b.json share no pods. ")
+
+
+def test_pods_in_an_unknown_format_are_refused_before_a_run_is_read(tmp_path: Path) -> None:
+    arguments = ["compare", "none.json", "--pods", str(tmp_path / "a.xlsx")]
+    refused = CliRunner().invoke(cli, arguments)
+    assert str(refused.exception).endswith(
+        "a.xlsx: is neither CSV nor Parquet. Fix: give a name that ends with .csv or .parquet"
+    )

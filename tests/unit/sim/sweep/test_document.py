@@ -90,6 +90,17 @@ def test_without_configurations_the_scenario_has_its_own(folder: Path) -> None:
     assert task.config is None
 
 
+def test_equal_samples_of_random_search_are_reported(folder: Path) -> None:
+    text = f"{WORKLOAD}parameters: {{w: {{path: '{WEIGHT}', values: [1, 2]}}}}\n"
+    sweep = read(folder, f"{text}search: {{random: 9}}")
+    assert len(sweep.tasks) == 2
+    assert sweep.repeated == (
+        f"{folder / 'sweep.yaml'}:3: sweep: 9 random samples gave 2 distinct combinations of "
+        "values; each runs once"
+    )
+    assert read(folder, text).repeated == ""
+
+
 def test_random_search_draws_the_same_again(folder: Path) -> None:
     text = f"""
 {WORKLOAD}

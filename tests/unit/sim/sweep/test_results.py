@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from stowplan.sim.results.comparing import FIGURES
 from stowplan.sim.sweep.folder import JOURNAL, opened, read_results
 from stowplan.sim.sweep.page import dots, page_of
 from stowplan.sim.sweep.playing import Played
-from stowplan.sim.sweep.table import Table, csv_of, groups_of, text_table
+from stowplan.sim.sweep.table import Table, csv_of, groups_of, text_table, without_prices
 from stowplan.sim.sweep.tasks import Task, Workload
 
 
@@ -120,6 +121,53 @@ def test_a_parameter_with_many_values_is_drawn_as_dots() -> None:
     page = page_of(Table("t", ("weight",), rows))
     assert page.count("<circle") >= 50
     assert "nan" not in dots("t", "cpu", [(1.0, 2.0)])
+
+
+def test_the_page_plots_every_figure_that_differs() -> None:
+    rows = [
+        row("a", weight=1, pods=3.0, memory=0.1, fragmentation=0.0021, nodes_in_use=6.0),
+        row("b", weight=1, seed=1, pods=3.0, memory=0.1, fragmentation=0.0021, nodes_in_use=9.0),
+        row("c", weight=2, pods=3.0, memory=0.2, fragmentation=0.0022, nodes_in_use=3.0),
+    ]
+    page = page_of(Table("t", ("weight",), rows))
+    # Means that read the same are not plotted.
+    assert re.findall("<small>(.*?)</small></h2>", page) == ["memory", "nodes_in_use"]
+    assert "Equal in all combinations, as rounded here: pods 3, placed 1," in page
+    assert "fragmentation 0.2%" in page
+    assert "Bars: mean over seeds; lines: lowest and highest." in page
+    assert '<span class="text">7.5</span>' in page
+    alone = page_of(Table("t", ("weight",), rows[:2]))
+    assert "Equal in" not in alone
+    assert "<small>nodes_in_use</small></h2>" in alone
+
+
+def test_a_workload_whose_combinations_are_equal_has_no_plot() -> None:
+    rows = [
+        row(f"{workload}{weight}", workload=workload, weight=weight, cpu=cpu)
+        for workload, cpu in (("one", 0.5), ("two", 0.7))
+        for weight in (1, 2)
+    ]
+    page = page_of(Table("t", ("weight",), rows))
+    assert "<h3>two</h3><p>70.0% in all combinations</p>" in page.replace("\n", "")
+    assert 'class="label"' not in page
+
+
+def test_the_page_is_sorted() -> None:
+    for sort, labels in (
+        ("", ["weight=2", "weight=[1]"]),
+        ("nodes_in_use", ["weight=[1]", "weight=2"]),
+        ("-nodes_in_use", ["weight=2", "weight=[1]"]),
+    ):
+        page = page_of(table(), sort=sort)
+        assert re.findall('<span class="label">(.*?)</span>', page) == labels
+        first = page.index(f"<td>{labels[0].removeprefix('weight=')}</td>")
+        assert first < page.index(f"<td>{labels[1].removeprefix('weight=')}</td>")
+
+
+def test_workloads_on_nodes_without_a_price() -> None:
+    rows = [row("a", unpriced=""), row("b", seed=1, unpriced="m5.4xlarge (12 nodes)")]
+    assert without_prices(Table("t", (), rows)) == ["w: no price for m5.4xlarge (12 nodes)"]
+    assert without_prices(table()) == []
 
 
 def test_rows_are_read_again(tmp_path: Path) -> None:
