@@ -73,7 +73,7 @@ def _figure(table: Table, figure: str, words: str, groups: list[Group]) -> Itera
 
 
 def _bar(label: str, figure: str, rows: list[dict[str, Any]]) -> plots.Bar:
-    numbers = [row[figure] for row in rows]
+    numbers = [row.get(figure, 0.0) for row in rows]
     middle = median(numbers)
     return plots.Bar(label, middle, min(numbers), max(numbers), shown(figure, middle), "line-1")
 

@@ -171,7 +171,8 @@ class _Walk:
             return Arrival(line.at, made)
         if phase_of(line.resource) in _FINISHED:
             return None  # over before we looked: it takes no room
-        life = self._facts.lives[_identity(line.resource)]
+        # A file that is still written may have grown since the first pass.
+        life = self._facts.lives.get(_identity(line.resource), _Life())
         if life.finished is None:
             return Arrival(line.at, made)
         run_s = round(life.finished - (line.at if life.started is None else life.started), 3)
