@@ -102,6 +102,10 @@ def replay(
     go is decided anew, by the scheduler of this version. With the same file, configuration and seed
     the decisions are the same, byte by byte.
 
+    FILE is a recording of `stowplan record` (a file, or a folder of rotated files, which count as
+    one recording) or of kube-scheduler-simulator. Times for which changes may be missing are
+    reported as gaps.
+
     --follow does not play: it keeps the cluster as it was recorded and asks for every decision
     whether the recorded node is among the best ones here. Exits with 1 if the replay fails.
     """
