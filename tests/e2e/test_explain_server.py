@@ -31,6 +31,18 @@ PODS = "/api/v1/namespaces/default/pods"
 ROLE = {"nonResourceURLs": ["/v1/*"], "verbs": ["get"]}
 
 
+#: On a busy machine a decision may seem to take long, and the next ones are kept without details.
+_RUN_WITH_ALL_DETAILS = """
+import sys
+from stowplan.cli.main import main
+from stowplan.scheduler import ledger
+
+ledger.DETAIL_SHARE = float("inf")
+sys.argv[:1] = ["stowplan", "run"]
+main()
+"""
+
+
 class Stage(NamedTuple):
     port: int
     reader: str
@@ -95,7 +107,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         create(pod("placed", cpu=1))
         log, port, ledger = folder / "stowplan.log", free_port(), folder / "ledger.db"
         command = [
-            *(sys.executable, "-m", "stowplan", "run", f"--kubeconfig={plane.kubeconfig}"),
+            *(sys.executable, "-c", _RUN_WITH_ALL_DETAILS, f"--kubeconfig={plane.kubeconfig}"),
             *(f"--secure-port={port}", "--leader-elect=false", f"--ledger={ledger}"),
         ]
         with log.open("w") as stream:
@@ -113,7 +125,6 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
             return found.get("/v1/explain/default/placed")[1].get("state") == "Scheduled"
 
         try:
-            # One by one: on a busy machine only the first of several attempts is kept with details.
             wait_for("the first pod to be placed", is_placed)
             create(pod("gated", gates=["example.com/wait"]))
             for name in ("big", "big-2"):

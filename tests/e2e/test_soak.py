@@ -32,4 +32,5 @@ def test_a_short_soak(tmp_path: Path) -> None:
     assert figures["bound"] + figures["never_bound"] == figures["created"] > 200
     assert figures["preempted"] > 0
     assert len(figures["samples"]) >= FEWEST_SAMPLES
-    assert figures["samples"][-1]["series"]["scheduler_cache_size,nodes"] == 20
+    # Nodes come and go: the last sample may miss one.
+    assert max(each["series"]["scheduler_cache_size,nodes"] for each in figures["samples"]) == 20

@@ -385,10 +385,11 @@ class Informer(Generic[T]):
             try:
                 async for batch in stream.batches():
                     self.heard_at = self._clock.monotonic()
-                    self._has_delivered = True
                     for event in batch:
                         self._apply_event(event)
-                    self._succeeded()
+                    if not self._has_delivered:
+                        self._has_delivered = True
+                        self._succeeded()
             finally:
                 self._is_following = False
 

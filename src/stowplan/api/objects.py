@@ -306,7 +306,7 @@ class PodStatus(Wire, frozen=True):
     def reported_resources(self) -> tuple[ContainerStatus, ...]:
         """The statuses that say what their container holds, init containers first."""
         statuses = (*(self.init_container_statuses or ()), *(self.container_statuses or ()))
-        return tuple(each for each in statuses if each.resources is not None)
+        return tuple([each for each in statuses if each.resources is not None])
 
 
 class Pod(Wire, frozen=True):

@@ -76,8 +76,9 @@ def _struct(struct: Struct, value: Json, path: str, unknown: list[str]) -> Json:
                 result[name] = ""
             continue
         place = f"{path}.{name}" if path else name
+        make = _collection if field.container else _element
         try:
-            made = _field(struct, field, item, place, unknown)
+            made = make(struct, field, item, place, unknown)
         except Mismatch as problem:
             problem.path = problem.path or place
             raise
@@ -110,10 +111,8 @@ def _zero(field: Field) -> Any:
     return _ZEROS.get(field.type, "")
 
 
-def _field(struct: Struct, field: Field, value: Any, path: str, unknown: list[str]) -> Any:
+def _collection(struct: Struct, field: Field, value: Any, path: str, unknown: list[str]) -> Any:
     match field.container:
-        case "":
-            return _element(struct, field, value, path, unknown)
         case "list":
             if not isinstance(value, (list, tuple)):
                 raise _wrong(value, struct, path, field.go_type)

@@ -15,6 +15,7 @@ from stowplan.apiserver.pod_defaults import (
     default_pod,
     default_pod_spec,
     default_volume_source,
+    merge_label_keys,
 )
 from stowplan.clock import rfc3339
 
@@ -25,6 +26,8 @@ def on_create(kind: Kind, obj: Json, now: float, *, has_defaults: bool = False) 
         on_update(kind, obj, now)
     match kind.plural:
         case "pods":
+            if not has_defaults:
+                merge_label_keys(obj)
             begin_status(obj, rfc3339(now))
         case "jobs":
             _select_own_pods(obj)

@@ -7,7 +7,7 @@ lanes are missing. Used by the virtual target, where a request costs a function 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -108,7 +108,7 @@ class InProcess:
             raise no_such_path()
         query = {name: str(value) for name, value in params.items()} if params else {}
         sent: Json | None = None
-        if isinstance(body, Mapping):
+        if body is not None and not isinstance(body, bytes):
             # A copy of what JSON would make of it: the store must not share the caller's parts.
             sent, body = msgspec.to_builtins(body, str_keys=True), None
         return ApiRequest(

@@ -98,7 +98,11 @@ class Kubelet:
         self, delay_s: float, step: Callable[[*_Ts], None], *about: *_Ts, is_end: bool = False
     ) -> None:
         self._soon += not is_end
-        asyncio.get_running_loop().call_later(delay_s, self._do, step, about, is_end)
+        if delay_s > 0:
+            asyncio.get_running_loop().call_later(delay_s, self._do, step, about, is_end)
+        else:
+            # At once, so that the watches show a new node's taint and its end together.
+            self._do(step, about, is_end)
 
     def _do(self, step: Callable[[*_Ts], None], about: tuple[*_Ts], is_end: bool) -> None:
         self._soon -= not is_end

@@ -11,6 +11,8 @@ from stowplan.apiserver.statuses import Cause, bad_request, invalid_options
 
 TRUE = ("1", "true", "True", "t", "T", "TRUE")
 _VALIDATIONS = ("", "Ignore", "Strict", "Warn")
+#: The field validation of a request that names none.
+_BY_DEFAULT = "Warn"
 _PROPAGATIONS = ("Foreground", "Background", "Orphan")
 _OPTIONS_OF = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
 
@@ -34,6 +36,8 @@ class WriteOptions:
 
 
 def write_options(method: str, query: Mapping[str, str], user_agent: str = "") -> WriteOptions:
+    if not query:
+        return WriteOptions(False, _BY_DEFAULT, user_agent.partition("/")[0])
     name = _OPTIONS_OF.get(method, "UpdateOptions")
     validation = query.get("fieldValidation", "")
     if validation not in _VALIDATIONS:
@@ -41,7 +45,7 @@ def write_options(method: str, query: Mapping[str, str], user_agent: str = "") -
         text = f'Unsupported value: "{validation}": supported values: {supported}'
         raise invalid_options(name, Cause("fieldValidation", text, "FieldValueNotSupported"))
     manager = query.get("fieldManager", "") or user_agent.partition("/")[0]
-    return WriteOptions(_dry_run(name, query.get("dryRun", "")), validation or "Warn", manager)
+    return WriteOptions(_dry_run(name, query.get("dryRun", "")), validation or _BY_DEFAULT, manager)
 
 
 def delete_options(sent: Json | None, query: Mapping[str, str]) -> Json:

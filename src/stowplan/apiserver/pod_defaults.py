@@ -35,7 +35,6 @@ def default_pod(pod: Json) -> None:
 def begin_status(pod: Json, now: str) -> None:
     """What a new pod has besides its defaults."""
     spec = pod["spec"]
-    _merge_label_keys(spec, pod["metadata"].get("labels") or {})
     status = pod["status"]
     if spec.get("schedulingGates"):
         status["conditions"] = [
@@ -153,8 +152,9 @@ def _tolerate_node_trouble(spec: Json) -> None:
         del spec["tolerations"]
 
 
-def _merge_label_keys(spec: Json, labels: dict[str, str]) -> None:
-    """matchLabelKeys become plain requirements of the selector."""
+def merge_label_keys(pod: Json) -> None:
+    """Turn the matchLabelKeys of a new pod into plain requirements of the selector."""
+    spec, labels = pod["spec"], pod["metadata"].get("labels") or {}
     for constraint in spec.get("topologySpreadConstraints") or ():
         _require(constraint.get("labelSelector"), constraint.get("matchLabelKeys"), "In", labels)
     affinity = spec.get("affinity") or {}

@@ -136,10 +136,10 @@ class Rest:
             return ApiResponse(encode(review, want.media), want.media, 201)
         if kind is BINDINGS or target.subresource == "binding":
             self.pods.bind(target.namespace, target.name, sent, dry_run=options.dry_run)
-            return ApiResponse(encode(success(code=201), want.media), want.media, 201)
+            return _succeeded(want)
         if target.subresource == "eviction":
             self.pods.evict(target.namespace, target.name, sent, dry_run=options.dry_run)
-            return ApiResponse(encode(success(code=201), want.media), want.media, 201)
+            return _succeeded(want)
         if target.name or target.all_namespaces:
             raise method_not_allowed()
         record = self.writer.create(target, sent, options)
@@ -228,6 +228,12 @@ class Rest:
         warnings: Sequence[str] = (),
     ) -> ApiResponse:
         return ApiResponse(self.reader.show(kind, record, want, query), want.media, code, warnings)
+
+
+def _succeeded(want: Wanted) -> ApiResponse:
+    """The Status that answers a binding or an eviction."""
+    body = b"" if want is NOTHING else encode(success(code=201), want.media)
+    return ApiResponse(body, want.media, 201)
 
 
 def _check_readable(target: ResourcePath) -> None:

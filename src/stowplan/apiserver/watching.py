@@ -205,9 +205,9 @@ class _Stream:
         if change.version <= self.version:
             return None
         self.version = change.version
-        record = events.view(self._kind, change.record)
-        if self._namespace and record.key[0] != self._namespace:
+        if self._namespace and change.record.key[0] != self._namespace:
             return None
+        record = events.view(self._kind, change.record)
         if self._predicate is None:
             return change.type, record
         now = self._predicate(record.object)

@@ -69,12 +69,13 @@ class ChangeLog(Generic[T]):
 class Journal(ChangeLog[int]):
     """The numbers of rows that changed."""
 
-    __slots__ = ("_asked", "_rows")
+    __slots__ = ("_array", "_asked", "_rows")
 
     def __init__(self, limit: int = 8192) -> None:
         super().__init__(limit)
         self._asked = (-1, -1)
         self._rows: list[int] = []
+        self._array: Rows | None = None
 
     #: Record that a row changed.
     mark = ChangeLog.append
@@ -90,4 +91,13 @@ class Journal(ChangeLog[int]):
                 return None
             marked = self._entries[position - self._start :]
             self._asked, self._rows = asked, sorted(set(marked)) if len(marked) > 1 else marked
+            self._array = None
         return self._rows
+
+    def as_array(self, rows: list[int]) -> Rows:
+        """Rows as an index array, read only; the latest of `entries_since` are converted once."""
+        if rows is not self._rows:
+            return np.array(rows, dtype=np.intp)
+        if self._array is None:
+            self._array = np.array(rows, dtype=np.intp)
+        return self._array

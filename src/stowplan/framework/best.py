@@ -25,6 +25,7 @@ from stowplan.framework.ranking import Weighted, normalized, ranking_of
 from stowplan.framework.score_sheet import BuildSheet, ScoreSheet
 from stowplan.framework.selection import chosen_place
 from stowplan.framework.shapes import FeasibleRows, NoCachedAnswer, WeightedScores
+from stowplan.framework.status import SKIP
 from stowplan.plugin_failures import describe
 
 if TYPE_CHECKING:
@@ -58,6 +59,10 @@ def pre_score(profile: Profile, cycle: Cycle, rows: Rows) -> None:
         except Exception as problem:
             raise PluginError(plugin, "PreScore", describe(problem)) from problem
         if answer is None:
+            continue
+        if answer is SKIP:
+            # The common case.
+            cycle.skip_score.add(plugin)
             continue
         status = as_status(answer, plugin, "PreScore", method)
         if status.is_skip:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -32,6 +32,7 @@ RowSet: TypeAlias = "Rows | slice"
 FEW_ROWS = 4
 _JOURNAL_COUNT = {Reads.NODE: 1, Reads.POD_SPECS: 2, Reads.PODS: 3, Reads.ANYTHING: 0}
 _RowAnswer: TypeAlias = Callable[[Cycle, NodeView], Any]
+_Signature: TypeAlias = Callable[[Cycle], "Hashable | None"]
 _Method = TypeVar("_Method", bound=Callable[..., None])
 _TAKES_SLICES = "_stowplan_takes_slices"
 
@@ -68,21 +69,19 @@ class FilterStep:
         self.is_costly = plugin.is_costly and not failure
         #: Whether its columns may be kept from one attempt to the next.
         self.is_cached = self._columns is not None and self.reads is not Reads.ANYTHING
-        self._surroundings = _surroundings_of(plugin)
+        surroundings = _surroundings_of(plugin)
         #: Whether a row's verdict follows from its node and the pod alone.
-        self.is_about_nodes = self.reads is Reads.NODE and self._surroundings is None
+        self.is_about_nodes = self.reads is Reads.NODE and surroundings is None
         #: Whether it follows from the row, its pods and what is read of the pod.
-        self.follows_rows = self.is_cached and self._surroundings is None
+        self.follows_rows = self.is_cached and surroundings is None
+        #: The plugin's `sign`, unchecked: it may be unhashable. Use `sign` for a cache key.
+        self.signature: _Signature = partial(_sign, plugin, "Filter", surroundings)
 
     def sign(self, cycle: Cycle) -> Hashable | None:
         """What the plugin reads of the pod, as a cache key; None: its columns are not cached."""
         signature = self.signature(cycle)
         _check_hash(signature, self.plugin, "Filter")
         return signature
-
-    def signature(self, cycle: Cycle) -> Hashable | None:
-        """The plugin's `sign`, unchecked: it may be unhashable. Use `sign` for a cache key."""
-        return _sign(self.plugin, "Filter", cycle, self._surroundings)
 
     def fill(
         self, cycle: Cycle, rows: RowSet, out: Int32Array, overlay: Overlay | None = None
@@ -197,17 +196,14 @@ class ScoreStep:
         #: Whether they may be added up with others' (`shapes`): a row that changes must not change
         #: the scores of others.
         self.is_summed = self.is_cached and not (self.normalizes and self.reads_pods)
-        self._surroundings = _surroundings_of(plugin)
+        #: The plugin's `sign`, unchecked: it may be unhashable. Use `sign` for a cache key.
+        self.signature: _Signature = partial(_sign, plugin, "Score", _surroundings_of(plugin))
 
     def sign(self, cycle: Cycle) -> Hashable | None:
         """What the plugin reads of the pod, as a cache key; None: its columns are not cached."""
         signature = self.signature(cycle)
         _check_hash(signature, self.plugin, "Score")
         return signature
-
-    def signature(self, cycle: Cycle) -> Hashable | None:
-        """The plugin's `sign`, unchecked: it may be unhashable. Use `sign` for a cache key."""
-        return _sign(self.plugin, "Score", cycle, self._surroundings)
 
     def fill(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
         """Write the raw score of each of `rows` into `out`."""
@@ -327,7 +323,7 @@ def as_status(answer: object, plugin: str, point: str, method: object = None) ->
 
 
 def _sign(
-    plugin: Plugin, point: str, cycle: Cycle, surroundings: Callable[[Cycle], Hashable] | None
+    plugin: Plugin, point: str, surroundings: Callable[[Cycle], Hashable] | None, cycle: Cycle
 ) -> Hashable | None:
     try:
         signature = plugin.sign(cycle.info)

@@ -68,7 +68,7 @@ class Ranking(DerivedRows):
         if rows is None:
             return False
         if len(rows) > forms.FEW_ROWS:
-            self._rank_many(rows, scores)
+            self._rank_many(table.pod_journal.as_array(rows), scores)
         else:
             for row in rows:
                 place = int(self._places[row])
@@ -78,13 +78,15 @@ class Ranking(DerivedRows):
         self.confirm_rows(table)
         return True
 
-    def _rank_many(self, rows: list[int], scores: WeightedScores) -> None:
-        chosen = np.array(rows, dtype=np.intp)
-        places = self._places[chosen]
+    def _rank_many(self, rows: Rows, scores: WeightedScores) -> None:
+        places = self._places[rows]
         feasible = places >= 0
         places = places[feasible]
-        totals = scores.sums[chosen[feasible]] + self._normalized_sum[places]
-        self._keys[places] = (totals << RANK_BITS) - self._ranks[places]
+        keys = scores.sums[rows[feasible]]
+        keys += self._normalized_sum[places]
+        keys <<= RANK_BITS
+        keys -= self._ranks[places]
+        self._keys[places] = keys
 
     def best_place(self, more: Int64Array | None = None) -> int:
         """The winner's place; `more` is added to each row's total."""

@@ -140,10 +140,10 @@ class FeasibleRows(DerivedRows):
         """Filter the rows again whose pods changed; False: rebuild it."""
         table = cycle.table
         rows = self.changed_rows(table)
-        if rows is None:
-            return False
+        if not rows:
+            return rows is not None
         if not (self._by_row and is_few(rows, table)):
-            self._filter_many(cycle, rows)
+            self._filter_many(cycle, table.pod_journal.as_array(rows))
         else:
             for row in rows:
                 # Every filter runs, even on a row that another refuses: a failure must show.
@@ -155,15 +155,14 @@ class FeasibleRows(DerivedRows):
         self.confirm_rows(table)
         return True
 
-    def _filter_many(self, cycle: Cycle, rows: list[int]) -> None:
-        chosen = np.array(rows, dtype=np.intp)
-        alive = self._static[chosen]
+    def _filter_many(self, cycle: Cycle, rows: Rows) -> None:
+        alive = self._static[rows]
         verdicts = np.zeros(cycle.table.capacity, np.int32)
         for step in self._dynamic:
-            step.fill(cycle, chosen, verdicts)
-            alive &= verdicts[chosen] == 0
-        if (alive != self.alive[chosen]).any():
-            self.alive[chosen] = alive
+            step.fill(cycle, rows, verdicts)
+            alive &= verdicts[rows] == 0
+        if np.count_nonzero(alive != self.alive[rows]):
+            self.alive[rows] = alive
             self.version += 1
 
 
@@ -226,10 +225,10 @@ class WeightedScores(DerivedRows):
         """Score the rows again whose pods changed; False: rebuild it."""
         table = cycle.table
         rows = self.changed_rows(table)
-        if rows is None:
-            return False
+        if not rows:
+            return rows is not None
         if not (self._by_row and is_few(rows, table)):
-            self._score_many(cycle, rows)
+            self._score_many(cycle, table.pod_journal.as_array(rows))
         else:
             for row in rows:
                 for step, part in self._dynamic:
@@ -240,17 +239,21 @@ class WeightedScores(DerivedRows):
         self.confirm_rows(table)
         return True
 
-    def _score_many(self, cycle: Cycle, rows: list[int]) -> None:
-        chosen = np.array(rows, dtype=np.intp)
-        raw = np.zeros(cycle.table.capacity, np.int64)
+    def _score_many(self, cycle: Cycle, rows: Rows) -> None:
+        sums = self.sums[rows]
         for step, part in self._dynamic:
-            step.fill(cycle, chosen, raw)
-            scores = raw[chosen]
+            before = part[rows]
+            part[rows] = 0  # what the plugin leaves out scores 0
+            # If it fails half-way, all of this is stale, and rebuilt for the next pod.
+            step.fill(cycle, rows, part)
+            scores = part[rows]
             # As an unsigned number, a negative score is beyond every limit.
-            if int(np.maximum.reduce(scores.view(np.uint64), initial=0)) > MAX_NODE_SCORE:
+            unsigned = scores.view(np.uint64)
+            if unsigned[unsigned.argmax()] > MAX_NODE_SCORE:
                 raise NoCachedAnswer("a score is out of range")
-            self.sums[chosen] += step.weight * (scores - part[chosen])
-            part[chosen] = scores
+            scores -= before
+            sums += scores if step.weight == 1 else scores * step.weight
+        self.sums[rows] = sums
 
 
 def _check_range(lowest: int, highest: int) -> None:

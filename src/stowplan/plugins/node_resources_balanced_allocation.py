@@ -66,11 +66,11 @@ class NodeResourcesBalancedAllocation(Plugin):
 
     @takes_slices
     def score_columns(self, cycle: Cycle, rows: RowSet, out: Int64Array) -> None:
-        if not self._asks_for_any(cycle.info):
-            out[rows] = 0
-            return
         table = cycle.table
         wanted = self._wanted(cycle.info)
+        if not any(amount for _, amount in wanted):
+            out[rows] = 0
+            return
         has_devices = bool(self._maybe_devices and self._classes.among(tuple(wanted)))
         if len(wanted) == 2 and not has_devices:
             # By far the commonest.

@@ -8,6 +8,7 @@ pending pods; the scheduler uses both functions for bound pods and nodes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import TypeAlias
 
 from stowplan.api.objects import Node, Pod
@@ -37,7 +38,7 @@ def pod_changes(
     if _claims(old) != _claims(new):
         actions.append(ActionType.UPDATE_POD_GENERATED_RESOURCE_CLAIM)
     resource = EventResource.ASSIGNED_POD if new.spec.node_name else EventResource.UNSCHEDULABLE_POD
-    return tuple(ClusterEvent(resource, action) for action in actions or [ActionType.UPDATE])
+    return tuple([_event(resource, action) for action in actions or [ActionType.UPDATE]])
 
 
 def _is_scaled_down(old: Pod, new: Pod, requests: PodRequests | None) -> bool:
@@ -85,9 +86,15 @@ def node_changes(old: Node, new: Node) -> tuple[ClusterEvent, ...]:
         actions.append(ActionType.UPDATE_NODE_ANNOTATION)
     if (old.status.declared_features or ()) != (new.status.declared_features or ()):
         actions.append(ActionType.UPDATE_NODE_DECLARED_FEATURE)
-    return tuple(ClusterEvent(EventResource.NODE, action) for action in actions)
+    return tuple([_event(EventResource.NODE, action) for action in actions])
 
 
 def _condition_states(node: Node) -> dict[str, str]:
     """Without their times, which change with every heartbeat."""
     return {condition.type: condition.status for condition in node.status.conditions or ()}
+
+
+@cache
+def _event(resource: EventResource, action: ActionType) -> ClusterEvent:
+    """One object for each of the few events: spelling its label costs more than the comparison."""
+    return ClusterEvent(resource, action)

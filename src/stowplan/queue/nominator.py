@@ -89,7 +89,8 @@ class Nominator:
             self._generation[node] = next(_generations)
 
     def delete(self, pod: Pod) -> None:
-        self._tell(self._remove(pod, pod.spec.node_name))
+        if self._nodes:
+            self._tell(self._remove(pod, pod.spec.node_name))
 
     def _remove(self, pod: Pod, keeps: str) -> Pod | None:
         """The pod as it was nominated, if that was to another node than the one it keeps."""

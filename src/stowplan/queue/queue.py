@@ -197,8 +197,7 @@ class SchedulingQueue(Places):
         pre_check: Callable[[Pod], bool] | None = None,
     ) -> None:
         """Something happened in the cluster: queue the pods that it may help."""
-        parked = self._unschedulable
-        if not (parked.waiting or parked.gated or self._in_flight):
+        if not self.is_listening:
             return
         audience = self._hints.audience(event)
         if audience.is_empty:
@@ -210,6 +209,12 @@ class SchedulingQueue(Places):
         if pre_check is not None:
             candidates = [queued for queued in candidates if pre_check(queued.pod)]
         self._move(candidates, event, old, new)
+
+    @property
+    def is_listening(self) -> bool:
+        """False if no event can matter: no pod waits for one, and no attempt is in flight."""
+        parked = self._unschedulable
+        return bool(parked.waiting or parked.gated or self._in_flight)
 
     def hears(self, event: ClusterEvent) -> bool:
         """True if some plugin registered for such events."""

@@ -80,7 +80,7 @@ class AttemptMetrics:
     def watch(self, profile: str) -> Stopwatch | None:
         """Times the plugins of the next decision; None: it is neither sampled nor reported."""
         self._cycles += 1
-        if self._cycles % SAMPLE_EVERY == 1:
+        if self._observes_durations and self._cycles % SAMPLE_EVERY == 1:
             return self._sampling_watch()
         watch = self._watches.get(profile)
         if watch is not None:
@@ -90,7 +90,8 @@ class AttemptMetrics:
     def pre_enqueue_watch(self) -> Stopwatch | None:
         """Times the PreEnqueue plugins of the next pod; None: it is not sampled."""
         self._enqueued += 1
-        return self._sampling_watch() if self._enqueued % SAMPLE_EVERY == 1 else None
+        is_sampled = self._observes_durations and self._enqueued % SAMPLE_EVERY == 1
+        return self._sampling_watch() if is_sampled else None
 
     def _sampling_watch(self) -> Stopwatch:
         return Stopwatch(self._stopwatch_clock, self._metrics.plugin_ran)

@@ -205,11 +205,12 @@ class Engine:
             self.cache.table.labels.trim()
             limit = self.decision_work
             work.limit(work_limit(limit, queued.deferrals) if queued.deferrals else limit)
-            if self._self_check is None or queued.deferrals:
+            check = None if queued.deferrals else self._self_check
+            if check is None or not check.is_due():
                 decision = yield from self._decide(info, profile)
             else:
                 decide = partial(self._decide, info, profile)
-                decision = yield from self._self_check.decide(info, profile, decide)
+                decision = yield from check.decide(info, profile, decide)
             if queued.deferrals:
                 queued.deferred_work += work.spent - spent
                 self._expensive.finished(queued)

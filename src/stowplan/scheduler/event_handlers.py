@@ -71,7 +71,8 @@ class EventHandlers:
             began = self._now()
             _say(V4, "Update event for scheduled pod", new)
             self._cache.update_pod(new)
-            self._move(pod_changes(old, new, held_amounts), old, new, began)
+            if self._queue.is_listening or self._engine.observes_durations:
+                self._move(pod_changes(old, new, held_amounts), old, new, began)
             self._handled(ASSIGNED_POD_UPDATE, began)
 
     def delete_pod(self, pod: Pod) -> None:

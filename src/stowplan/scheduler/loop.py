@@ -195,7 +195,8 @@ class SchedulingLoop:
                 return outcome
 
     async def _wait_for_room(self) -> None:
-        while self.busy_binds >= _MAX_BINDS:
+        # Counting all binds is cheaper than finding the busy ones among them.
+        while len(self._binds) >= _MAX_BINDS and self.busy_binds >= _MAX_BINDS:
             self._bind_ended.clear()
             await self._bind_ended.wait()
 

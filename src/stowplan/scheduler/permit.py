@@ -27,6 +27,8 @@ def run_reserve(profile: Profile, cycle: Cycle, pod: Pod, node: str) -> Status:
             continue
         try:
             answer = _timed(plugin.reserve, plugin.name, "Reserve", cycle, pod, node)
+            if answer is None:
+                continue
             status = as_status(answer, plugin.name, "Reserve", plugin.reserve)
         except Exception as problem:
             return _broken(cycle, plugin.name, "Reserve", problem)

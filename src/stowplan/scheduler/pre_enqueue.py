@@ -43,6 +43,8 @@ class PreEnqueue:
                 if watch is not None:
                     ask = partial(watch.run, plugin.name, "PreEnqueue", ask)
                 answer = call(ask, plugin.name, "PreEnqueue", queued.pod)
+                if answer is None:
+                    continue
                 status = as_status(answer, plugin.name, "PreEnqueue", plugin.pre_enqueue)
                 if status.code is Code.ERROR:
                     log.error(

@@ -72,11 +72,9 @@ class SelfCheck:
         profile: Profile,
         make: Callable[[], Generator[Request, Answer, Decision]],
     ) -> Generator[Request, Answer, Decision]:
-        """Decide by `make`, and verify the decision if its turn has come."""
+        """Decide by `make`, and verify the decision."""
         engine = self._engine
         cursor, turn = engine.cursor, engine.turn
-        if not self._is_due():
-            return (yield from make())
         cache = ClusterCache()
         expected = self._expect(cache, info.pod, profile)
         try:
@@ -99,7 +97,8 @@ class SelfCheck:
         engine.cache.table.work.limit(engine.decision_work)
         return (yield from make())
 
-    def _is_due(self) -> bool:
+    def is_due(self) -> bool:
+        """Whether to verify the next decision; if so, the check after it is scheduled."""
         made, cache = self._engine.turn + 1, self._engine.cache
         if made < self._next:
             return False

@@ -202,3 +202,15 @@ def test_an_empty_file_is_not_a_recording(tmp_path: Path, stowplan: Run) -> None
         2,
         f"Error: {path}: is empty. Fix: give a file that `stowplan record` wrote\n",
     )
+
+
+def test_pods_that_wait_when_a_recording_begins_find_its_nodes_ready(
+    tmp_path: Path, stowplan: Run
+) -> None:
+    decisions = tmp_path / "decisions.jsonl"
+    waiting = [pod(f"p{number}", 0.0) for number in range(4)]
+    path = written(tmp_path, packed(HEADER, *waiting, node(), SYNCED))
+    code, out, err = stowplan("replay", path, "--decisions", decisions)
+    assert (code, err) == (0, ""), out
+    kinds = [json.loads(line)["kind"] for line in decisions.read_text().splitlines()]
+    assert kinds == ["decided"] * 4 + ["bound"] * 4

@@ -62,7 +62,9 @@ class _Reading:
         self._left = iter(one.spec.devices or ())
         self._devices: list[DeviceId] = []
         self._shared = 0
-        self._is_plain = True
+        selector = one.spec.node_selector
+        # The allocator fails if it chooses a device of a slice with several terms.
+        self._is_plain = selector is None or len(selector.node_selector_terms or ()) <= 1
         self._is_certain = True
 
     def read_on(self) -> int | None:

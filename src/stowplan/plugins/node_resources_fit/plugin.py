@@ -354,10 +354,9 @@ def _lacking(
         assert places is not None
         held = overlay.held(name, rows, places)
     allocatable = table.resources.offered(name)[rows]
-    free = allocatable - held
-    if free.min(initial=amount) >= amount:
+    short = allocatable - held < amount
+    if not np.count_nonzero(short):
         return None
-    short = free < amount
     if is_of_devices:
         short &= allocatable > 0
     return short, short & (allocatable < amount)

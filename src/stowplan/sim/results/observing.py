@@ -170,7 +170,8 @@ class RunObserver:
 
     def _advance(self) -> None:
         now = self._now()
-        while self._due <= now:
+        # A moment ends when a later one begins: all that happens in it counts.
+        while self._due < now:
             self._pay(self._due)
             self._sample()
             self._due = round(self._due + self._step, 6)

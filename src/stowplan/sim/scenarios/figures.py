@@ -159,7 +159,8 @@ class Measurement:
     def figures(self) -> Figures:
         """The figures up to now."""
         self._advance()
-        self._note()
+        if self._keeps_course:
+            self._note()
         seconds = self._at - (self._at if self._began is None else self._began)
         return Figures(
             self._waited(),
@@ -192,7 +193,8 @@ class Measurement:
         seconds = now - self._at
         if seconds <= 0:
             return
-        self._note()
+        if self._keeps_course:
+            self._note()
         if self._began is not None:
             self._in_use.lasted(len(self._held), seconds)
             for name, share in self._shares.items():
@@ -200,8 +202,6 @@ class Measurement:
         self._at = now
 
     def _note(self) -> None:
-        if not self._keeps_course:
-            return
         row = (
             self._at,
             len(self._placed),

@@ -142,7 +142,7 @@ class _Player:
         cluster.recording.listeners.append(self._hear)
         try:
             for manifest in self._trace.objects():
-                await self._create(manifest)
+                await self._is_accepted(manifest)
             # A pod must not be tried before the scheduler knows all of its cluster.
             await cluster.settle()
             await self._check_listed()
@@ -237,19 +237,26 @@ class _Player:
         key = self._key(metadata)
         if kind == "Pod":
             self._living[key] = _Living(event, metadata["name"])
-        try:
-            await self._create(event.manifest)
-        except ApiError as problem:
-            if not self._trace.skips_refused or problem.status != HTTPStatus.UNPROCESSABLE_ENTITY:
-                raise
+        if not await self._is_accepted(event.manifest):
             self._living.pop(key, None)
-            self._cluster.recording.counts[SKIPPED_ROWS] += 1
-            self._cluster.say(f"{kind} {metadata['name']} is left out: {problem}")
             return
         if kind != "Pod":
             return
         self._arrived += 1
         self._ending += event.run_s is not None
+
+    async def _is_accepted(self, manifest: Json) -> bool:
+        """Create the object; False if the API server refuses it, and the trace allows that."""
+        try:
+            await self._create(manifest)
+        except ApiError as problem:
+            if not self._trace.skips_refused or problem.status != HTTPStatus.UNPROCESSABLE_ENTITY:
+                raise
+            self._cluster.recording.counts[SKIPPED_ROWS] += 1
+            name = f"{manifest['kind']} {manifest['metadata']['name']}"
+            self._cluster.say(f"{name} is left out: {problem}")
+            return False
+        return True
 
     async def _again(self, lost: _Living) -> None:
         lost.lives += 1

@@ -43,6 +43,8 @@ class Line:
     resource: Json
     #: Recorded by `stowplan record`, with the kinds that its pods refer to.
     is_whole: bool = False
+    #: Part of the snapshot that a recording begins with.
+    is_initial: bool = False
 
 
 def recorded_lines(file: Path, broken: BrokenRows) -> Iterator[Line]:
@@ -70,7 +72,7 @@ def is_simulator_recording(file: Path) -> bool:
 def _own(file: Path, broken: BrokenRows) -> Iterator[Line]:
     """A session that was appended after a restart goes on where the one before ended."""
     problems = Problems()
-    number, latest = 0, 0.0
+    number, latest, is_initial = 0, 0.0, True
     there: dict[tuple[str, str, str], Json] = {}
     for session in read_sessions(file, problems):
         gone = dict(there)
@@ -82,7 +84,7 @@ def _own(file: Path, broken: BrokenRows) -> Iterator[Line]:
             if entry.type is EntryType.SYNCED:
                 for identity in gone.values():
                     yield Line(number, latest, "Delete", identity, is_whole=True)
-                gone = {}
+                gone, is_initial = {}, False
             event = _EVENTS.get(entry.type)
             if event is None:
                 continue
@@ -107,7 +109,7 @@ def _own(file: Path, broken: BrokenRows) -> Iterator[Line]:
                     "apiVersion": kind.api_version,
                     "metadata": {"name": key[2], "namespace": key[1]},
                 }
-            yield Line(number, latest, event, completed(resource), is_whole=True)
+            yield Line(number, latest, event, completed(resource), True, is_initial)
     broken.refuse(problems.examples)
     yield Line(number, latest, "End", {}, is_whole=True)
 

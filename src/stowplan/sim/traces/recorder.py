@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeGuard
 
 import msgspec
 
@@ -85,7 +86,7 @@ def read_recording(
     walk = _Walk(file, facts, place=not reschedule, without=without)
     return Trace(
         sources=(f"{file} (recording)",),
-        make_objects=lambda: iter(()),
+        make_objects=walk.objects,
         make_events=walk.events,
         pods=facts.pods,
         nodes=0 if "Node" in without else facts.nodes,
@@ -114,6 +115,10 @@ def _learn(facts: _Facts, line: Line) -> None:
         life.finished = line.at
 
 
+def _is_of_cluster(line: Line, event: Event) -> TypeGuard[Arrival]:
+    return line.is_initial and isinstance(event, Arrival) and event.manifest["kind"] != "Pod"
+
+
 def _is_known(made: Json) -> bool:
     """True if the kind is known; custom resources are recorded too, and skipped."""
     return find_resource(made["apiVersion"], made["kind"]) is not None
@@ -132,7 +137,10 @@ def _digest(made: Json) -> bytes:
 
 
 class _Walk:
-    """Events of a recording that has been checked."""
+    """The cluster and the events of a recording that has been checked.
+
+    The cluster is the initial snapshot without its pods: these arrive when nodes are ready.
+    """
 
     def __init__(self, file: Path, facts: _Facts, *, place: bool, without: Sequence[str]) -> None:
         self._file = file
@@ -140,7 +148,19 @@ class _Walk:
         self._place = place
         self._without = without
 
+    def objects(self) -> Iterator[Json]:
+        for line, event in self._changes():
+            if not line.is_initial:
+                return
+            if _is_of_cluster(line, event):
+                yield event.manifest
+
     def events(self) -> Iterator[Event]:
+        for line, event in self._changes():
+            if not _is_of_cluster(line, event):
+                yield event
+
+    def _changes(self) -> Iterator[tuple[Line, Event]]:
         there: dict[tuple[str, str, str], bytes] = {}
         for line in recorded_lines(self._file, BrokenRows(self._file, skip=True)):
             if line.event == "End":
@@ -156,15 +176,15 @@ class _Walk:
             key = (made["kind"], made["metadata"].get("namespace", ""), made["metadata"]["name"])
             if line.event == "Delete":
                 if there.pop(key, None) is not None:
-                    yield Removal(line.at, made["apiVersion"], *key)
+                    yield line, Removal(line.at, made["apiVersion"], *key)
             elif key not in there:
                 event = self._arrival(line, made)
                 if event is not None:
                     there[key] = _digest(made)
-                    yield event
+                    yield line, event
             elif made["kind"] not in _NOT_REVISED and there[key] != (digest := _digest(made)):
                 there[key] = digest
-                yield Revision(line.at, made)
+                yield line, Revision(line.at, made)
 
     def _arrival(self, line: Line, made: Json) -> Arrival | None:
         if made["kind"] != "Pod":

@@ -136,15 +136,12 @@ class TimeLoop(asyncio.SelectorEventLoop):
             self._look_outside(0)
         if self._timers and self._timers[0][0] <= self.clock.monotonic():
             self._take_due_timers()
-        if not self._ready and not self._stopping:
+        ready = self._ready
+        if not ready and not self._stopping:
             if self._let_time_pass():
                 self._take_due_timers()
             else:
                 self._look_outside(_LOOK_OUTSIDE_S)
-        self._run_ready()
-
-    def _run_ready(self) -> None:
-        ready = self._ready
         for _ in range(len(ready)):
             handle = ready.popleft()
             if not handle._cancelled:

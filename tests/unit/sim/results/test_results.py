@@ -269,7 +269,7 @@ def test_pods_in_parquet_are_those_in_csv(tmp_path: Path) -> None:
 
 
 def recorded(path: Path) -> None:
-    """A pod arrives after 10 s and is bound 0.5 s later; recording is stopped after 60 s."""
+    """A pod arrives after 10.2 s and is bound 0.5 s later; recording is stopped after 60 s."""
     offers = {"cpu": "4", "memory": "8Gi", "pods": "10"}
     node = {"metadata": {"name": "n1", "uid": "n1"}, "status": {"allocatable": offers}}
     requests = {"requests": {"cpu": "1", "memory": "1Gi"}}
@@ -280,8 +280,8 @@ def recorded(path: Path) -> None:
         {"recording": "stowplan/v1", "startedAt": "2026-01-02T03:04:05Z", "kinds": ["Node", "Pod"]},
         {"at": 0.0, "type": "ADDED", "kind": "Node", "object": node},
         {"at": 0.0, "type": "SYNCED"},
-        {"at": 10.0, "type": "ADDED", "kind": "Pod", "object": pod},
-        {"at": 10.5, "type": "MODIFIED", "kind": "Pod", "object": {**pod, "spec": bound}},
+        {"at": 10.2, "type": "ADDED", "kind": "Pod", "object": pod},
+        {"at": 10.7, "type": "MODIFIED", "kind": "Pod", "object": {**pod, "spec": bound}},
         {"at": 60.0, "type": "END"},
     ]
     path.write_bytes(gzip.compress(b"".join(msgspec.json.encode(line) + b"\n" for line in lines)))
@@ -296,5 +296,7 @@ def test_a_replay_is_averaged_over_the_same_time_as_its_recording(tmp_path: Path
     assert before.seconds == after.seconds == 60.0
     assert after.samples["at"] == before.samples["at"]
     assert after.mean("cpu") == before.mean("cpu") > 0.2
+    # The first moment has all that the recording begins with.
+    assert before.samples["nodes"][0] == after.samples["nodes"][0] == 1
     shown = CliRunner().invoke(cli, ["compare", str(path), str(again)])
     assert shown.output.splitlines()[0].split() == ["tuesday.jsonl.gz", "again.json"]
