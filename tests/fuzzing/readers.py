@@ -57,7 +57,6 @@ from stowplan.learn.progress import LessonProgress
 from stowplan.loader.json_text import load_json
 from stowplan.loader.malformed import Malformed
 from stowplan.loader.yaml_text import load_yaml_all
-from stowplan.recording.reading import Problems
 from stowplan.replay.report import Tally, comparison_line, configuration_of, follow_file
 from stowplan.scheduler.ledger_file import read_attempts
 from stowplan.sim.faults.script import read_script
@@ -166,8 +165,8 @@ def _configuration() -> Configuration:
 
 
 def _recording(file: Path) -> None:
-    tally, problems = Tally(), Problems()
-    for comparison in follow_file(file, _configuration(), tally, problems):
+    tally = Tally()
+    for comparison in follow_file(file, _configuration(), tally):
         comparison_line(comparison)
     tally.text()
 

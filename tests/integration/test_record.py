@@ -5,8 +5,10 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,7 @@ import pytest
 from stowplan.lab.controlplane.processes import free_port
 from stowplan.lab.faults import Fault, FaultProxy
 from stowplan.recording.entries import EntryType
-from stowplan.recording.reading import Problems, read_sessions
+from stowplan.recording.reading import Problems, find_gaps, read_sessions
 from stowplan.testing.device_builders import (
     claim_template,
     device_class,
@@ -60,9 +62,11 @@ def test_what_was_written_before_a_kill_is_read_and_the_file_is_continued(
     assert path.stat().st_mode & 0o077 == 0
     problems = Problems()
     sessions = [[entry.type for entry in each.entries] for each in read_sessions(path, problems)]
+    ((_, note),) = find_gaps(path)
+    assert note.startswith("the recorder was killed at ")
     assert len(sessions) == 2
     assert sessions[-1][-1] is EntryType.END
-    assert problems.count == 1  # the end of the first session, which was killed
+    assert problems.count == 0  # a kill damages nothing
     assert "s3cret" not in path.read_bytes().decode("latin-1")
 
 
@@ -130,6 +134,43 @@ def test_a_gap_after_410_is_told_and_the_recording_goes_on(
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@contextmanager
+def without_permissions(
+    server: EmbeddedServer, folder: Path, *resources: str
+) -> Iterator[tuple[str, str]]:
+    """Options for an account that may not list these resources; empty is every resource."""
+    with FaultProxy(server.url, seed=1) as proxy:
+        kubeconfig = folder / "through-proxy"
+        kubeconfig.write_text(server.kubeconfig_path.read_text().replace(server.url, proxy.url))
+        for resource in resources:
+            proxy.inject(Fault("list", resource=resource, times=1000, status=403))
+        yield "--kubeconfig", str(kubeconfig)
+
+
+@pytest.mark.parametrize("command", ["record", "shadow"])
+def test_missing_permissions_are_one_message(
+    server: EmbeddedServer, tmp_path: Path, command: str
+) -> None:
+    Stage(server).node("a")
+    path = [str(tmp_path / "r.jsonl.gz")] if command == "record" else []
+    kinds = ("persistentvolumes", "services", "storageclasses")
+    with without_permissions(server, tmp_path, *kinds) as account:
+        done = run(command, *path, "--for", "2s", *account)
+    assert done.returncode == 0, done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if "persistentvolumes" in line]
+    assert line.startswith("Warning: this account may not list ")
+    assert all(kind in line for kind in kinds)
+    assert "Fix: apply the ClusterRole in deploy/record" in line
+    assert done.stderr.count("Warning") == 1
+    assert len(done.stderr.splitlines()) <= 3  # and that it began, and how far it is
+    with without_permissions(server, tmp_path, "") as account:
+        done = run(command, *path, "--for", "2s", *account)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("Error: this account may not list nodes and pods, ")
+    assert "Fix: apply the ClusterRole in deploy/record" in line
+
+
 def test_a_folder_gets_files_that_are_whole_each_and_the_oldest_go(
     server: EmbeddedServer, tmp_path: Path
 ) -> None:
@@ -141,7 +182,8 @@ def test_a_folder_gets_files_that_are_whole_each_and_the_oldest_go(
         first = min(folder.glob("*.jsonl.gz"))
         wait_for("the first file to be deleted", lambda: not first.exists())
         process.send_signal(signal.SIGTERM)
-        process.wait(timeout=30)
+        told, _ = process.communicate(timeout=30)
+    assert re.fullmatch(rf"{folder}: \d+ entries in [3-9] files, \d\.\d KiB\n", told), told
     kept = sorted(folder.glob("*.jsonl.gz"))
     assert len(kept) == 2
     for path in kept:
@@ -149,6 +191,11 @@ def test_a_folder_gets_files_that_are_whole_each_and_the_oldest_go(
         assert types[0] is EntryType.ADDED
         assert EntryType.SYNCED in types
         assert types[-1] is EntryType.END
+    assert find_gaps(folder) == []  # rotation loses nothing
+    for command in (["replay"], ["replay", "--follow"], ["compare"]):
+        done = run(*command, str(folder))
+        assert (done.returncode, done.stderr) == (0, ""), done.stdout
+        assert "gap" not in done.stdout
 
 
 @pytest.mark.parametrize("options", [(), ("--hash-names",)], ids=["kept", "hashed"])

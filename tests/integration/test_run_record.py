@@ -165,7 +165,8 @@ def schedule_while_recording_fails(
     process.send_signal(signal.SIGTERM)
     _, told = process.communicate(timeout=30)
     assert process.returncode == 0, told
-    failed, resumed = (line for line in told.splitlines() if "ecording" in line)
+    began, failed, resumed = (line for line in told.splitlines() if "ecording" in line)
+    assert "Recording began" in began
     assert "Recording failed; scheduling goes on, and recording is tried again" in failed
     assert "Recording goes on" in resumed
     return failed

@@ -41,7 +41,7 @@ EXIT_FAILED: Final = 1
     multiple=True,
     metavar="CONDITION",
     help="Exit with 1 if it holds for a run other than the first: pending_p99>30s, cpu<60%, "
-    "cost>1.1x (of the first run). Can be repeated.",
+    "gaps>0, cost>1.1x (of the first run). Can be repeated.",
 )
 @html_option("plots")
 @file_option(
@@ -66,9 +66,9 @@ def compare(
       $ stowplan compare tuesday.jsonl.gz most.json.gz --html page.html
       $ stowplan compare a.json.gz b.json.gz --fail-on 'pending_p99>30s'
 
-    FILES are recordings, which count as they were, and results of `stowplan replay` and `stowplan
-    simulate`. The first one is what the others are compared with. docs/compare.md explains the
-    figures.
+    FILES are recordings (or folders of rotated ones), which count as they were, and results of
+    `stowplan replay` and `stowplan simulate`. The first one is what the others are compared with.
+    docs/compare.md explains the figures.
     """
     from stowplan.sim.results.comparing import compare as compared
     from stowplan.sim.results.conditions import parse_condition

@@ -5,19 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from stowplan.cli.options import file_option
 from stowplan.cli.tables import OutputFormat, print_object, print_table
 from stowplan.errors import ConfigError
+from stowplan.present.tables import counted, printable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 if TYPE_CHECKING:
     from stowplan.sim.scenarios import Entry, Outcome
     from stowplan.sim.scenarios.report import DecisionLog
+
+
+#: Gaps of a recording that are named; all are counted.
+_WARNED: Final = 5
+
+
+def warn_gaps(file: Path, gaps: Sequence[tuple[float, str]]) -> None:
+    """Report the gaps of a recording on standard error."""
+    for at, note in gaps[:_WARNED]:
+        click.echo(f"Warning: {file}: gap at {at:,.1f} s: {printable(note)}", err=True)
+    if len(gaps) > _WARNED:
+        more = counted(len(gaps) - _WARNED, "more gap")
+        click.echo(f"Warning: {file}: and {more}", err=True)
 
 
 def result_options(command: F) -> F:

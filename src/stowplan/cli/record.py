@@ -28,7 +28,7 @@ from stowplan.config.durations import Duration
 from stowplan.errors import ConfigError, StowplanError
 from stowplan.output_file import check_output_file
 from stowplan.present.status_line import PLAIN_INTERVAL_S, StatusLine
-from stowplan.present.tables import counted
+from stowplan.present.tables import counted, printable
 from stowplan.recording.files import Output, Rotation, check_continues
 from stowplan.recording.recorder import Recorder
 from stowplan.recording.scrub import Hashed
@@ -155,6 +155,8 @@ async def _record(
             listed = counted(recorder.listed, "object")
             told.append(f"Recording to {output.current}; {listed} listed")
             click.echo(told[0], err=True)
+            for text in recorder.warnings:
+                click.echo(f"Warning: {printable(text)}", err=True)
         line.update(lambda: _progress(recorder, output))
 
     async with ApiClient(cluster, user_agent=_USER_AGENT) as client:
@@ -182,8 +184,6 @@ async def _record(
         finally:
             line.erase()
     click.echo(_progress(recorder, output))
-    for kind, why in recorder.unread.items():
-        click.echo(f"Warning: {kind} are not in it: {why}", err=True)
 
 
 def _listen(recorder: Recorder, stop: asyncio.Event) -> None:
@@ -210,4 +210,11 @@ def _listen(recorder: Recorder, stop: asyncio.Event) -> None:
 def _progress(recorder: Recorder, output: Output) -> str:
     gaps = f", {counted(recorder.gaps, 'gap')}" if recorder.gaps else ""
     entries = "1 entry" if recorder.entries == 1 else f"{recorder.entries:,} entries"
-    return f"{output.current}: {entries}, {recorder.written / (1 << 20):.1f} MiB{gaps}"
+    files = f" in {counted(output.files, 'file')}" if output.is_folder else ""
+    return f"{output.path}: {entries}{files}, {_size(output.total_written)}{gaps}"
+
+
+def _size(number: int) -> str:
+    if number < 1 << 20:
+        return f"{number / (1 << 10):,.1f} KiB"
+    return f"{number / (1 << 20):,.1f} MiB"

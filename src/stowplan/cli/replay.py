@@ -6,7 +6,7 @@ import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,6 +19,7 @@ from stowplan.cli.played import (
     result_options,
     save_result,
     show,
+    warn_gaps,
     write,
 )
 from stowplan.cli.tables import OutputFormat, output_option, print_object
@@ -27,9 +28,6 @@ from stowplan.errors import ConfigError
 from stowplan.logs import configure
 from stowplan.output_file import check_output_file
 from stowplan.present.tables import printable
-
-#: Gaps of a recording that are named; the summary counts all.
-_WARNED: Final = 5
 
 if TYPE_CHECKING:
     from stowplan.sim.scenarios import Options
@@ -104,6 +102,10 @@ def replay(
     go is decided anew, by the scheduler of this version. With the same file, configuration and seed
     the decisions are the same, byte by byte.
 
+    FILE is a recording of `stowplan record` (a file, or a folder of rotated files, which count as
+    one recording) or of kube-scheduler-simulator. Times for which changes may be missing are
+    reported as gaps.
+
     --follow does not play: it keeps the cluster as it was recorded and asks for every decision
     whether the recorded node is among the best ones here. Exits with 1 if the replay fails.
     """
@@ -167,8 +169,7 @@ def _play(
     trace = load_replay(file, nodes=nodes, reschedule=reschedule)
     for row in trace.reading.examples:
         click.echo(f"Warning: {row.where}: {printable(row.reason)}", err=True)
-    for at, note in trace.reading.gaps[:_WARNED]:
-        click.echo(f"Warning: {file}: gap at {at:,.1f} s: {printable(note)}", err=True)
+    warn_gaps(file, trace.reading.gaps)
     live = Live(None, sys.stderr)
     kept: list[str] = []
 
@@ -255,17 +256,16 @@ def _follow(
     output: OutputFormat | None,
 ) -> int:
     from stowplan.present.status_line import PLAIN_INTERVAL_S, StatusLine
-    from stowplan.recording.reading import Problems
     from stowplan.replay.report import Tally, comparison_line, configuration_of, follow_file
     from stowplan.sim.scenarios import Options
 
     scheduled = _scheduled(Options(), config_file, plugins, gates)
     configuration = configuration_of(scheduled.config, scheduled.registry)
     line = StatusLine(sys.stderr, plain_interval_s=PLAIN_INTERVAL_S, delay_s=1.0)
-    tally, problems = Tally(), Problems()
+    tally = Tally()
     sink = decisions.open("w", encoding="utf-8") if decisions is not None else None
     try:
-        for comparison in follow_file(file, configuration, tally, problems):
+        for comparison in follow_file(file, configuration, tally):
             if sink is not None:
                 sink.write(comparison_line(comparison))
             line.update(lambda: tally.progress)
@@ -273,8 +273,6 @@ def _follow(
         line.erase()
         if sink is not None:
             sink.close()
-    for text in problems.examples:
-        click.echo(f"Warning: {file}: {text}", err=True)
     if output is None:
         click.echo(tally.text(), nl=False)
     else:

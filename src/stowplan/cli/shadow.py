@@ -149,9 +149,11 @@ def shadow(
         print_object(tally.data(), output)
 
 
-def _begin(mirror: ClusterMirror | None) -> None:
+def _begin(mirror: ClusterMirror | None, warnings: Sequence[str]) -> None:
     if mirror is not None:
         mirror.is_synced = lambda: True
+    for text in warnings:
+        click.echo(f"Warning: {printable(text)}", err=True)
     click.echo("The cluster is known; every binding from now on is judged", err=True)
 
 
@@ -231,7 +233,7 @@ async def _follow(
             client,
             configuration,
             on_comparison=tell,
-            on_begin=partial(_begin, mirror),
+            on_begin=lambda: _begin(mirror, following.watching.warnings("are not considered")),
             on_change=None if mirror is None else partial(_mirrored, mirror),
         )
         running = asyncio.create_task(following.run(), name="shadow")
@@ -247,5 +249,3 @@ async def _follow(
             pass
         finally:
             tally.close(following.follower)
-    for kind, why in following.watching.unread.items():
-        click.echo(f"Warning: decided without {kind}: {why}", err=True)

@@ -20,6 +20,7 @@ from stowplan.errors import ConfigError
 from stowplan.present.tables import counted
 
 if TYPE_CHECKING:
+    from stowplan.sim.sweep.document import Sweep
     from stowplan.sim.sweep.running import Progress, Runner
 
 EXIT_FAILED: Final = 1
@@ -118,6 +119,7 @@ def sweep(
             raise ConfigError(
                 f"{name}: no node has a price. Fix: add `prices: FILE` to {file}", where=option
             )
+    _warn(asked)
     folder_path = results or file.with_name(f"{file.stem}-results")
     count = workers or _cores()
     shown = SweepProgress(sys.stderr)
@@ -146,6 +148,17 @@ def sweep(
             "json" if output == "json" else "yaml",
         )
     return _failures(progress, [row for row in table.rows if row["problem"]])
+
+
+def _warn(sweep: Sweep) -> None:
+    """Report the gaps of the recordings, before hours of work depend on them."""
+    from stowplan.cli.played import warn_gaps
+    from stowplan.recording.reading import find_gaps, is_recording
+
+    workloads = (task.workload for task in sweep.tasks)
+    files = dict.fromkeys(Path(each.file) for each in workloads if each.kind == "recording")
+    for file in filter(is_recording, files):
+        warn_gaps(file, find_gaps(file))
 
 
 def _failures(progress: Progress, failed: Sequence[dict[str, object]]) -> int:

@@ -17,5 +17,6 @@ A recording is gzipped JSON lines, which `zcat` and `jq` can read:
 | `scrub` | which fields of an object are kept; hashes of names |
 | `files` | one file, or a folder of files rotated by size and time |
 | `recorder` | records a live cluster |
-| `reading` | reads a file as entries, and reports what is wrong with it |
+| `folder` | names of the files in a folder |
+| `reading` | reads a file or a folder as entries, and reports gaps |
 """

@@ -9,20 +9,17 @@ from __future__ import annotations
 
 import fcntl
 import os
-import re
 import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Final
+from typing import IO
 
 from stowplan.clock import Clock, rfc3339
 from stowplan.errors import ConfigError
+from stowplan.recording.folder import SUFFIX, files_in, order
 from stowplan.recording.gzip_lines import LineWriter
 from stowplan.recording.reading import first_header
-
-SUFFIX: Final = ".jsonl.gz"
-_NAME: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d{6}Z)(?:-(\d{1,9}))?\.jsonl\.gz$", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +46,18 @@ class Output:
         self._file: IO[bytes] | None = None
         self._lines: LineWriter | None = None
         self.current = path
+        #: Number of files that this process has begun.
+        self.files = 0
+        self._written_before = 0
+
+    @property
+    def is_folder(self) -> bool:
+        return self._rotation is not None
+
+    @property
+    def path(self) -> Path:
+        """The file, or the folder."""
+        return self._path
 
     @property
     def lines(self) -> LineWriter:
@@ -63,6 +72,11 @@ class Output:
         return 0 if self._lines is None else self._lines.written
 
     @property
+    def total_written(self) -> int:
+        """Bytes in all files that this process wrote."""
+        return self._written_before + self.written
+
+    @property
     def is_due(self) -> bool:
         rotation = self._rotation
         return rotation is not None and (
@@ -73,10 +87,11 @@ class Output:
     def rotate(self) -> None:
         """End this file and begin the next one; raises OSError."""
         self.close()
+        self._written_before, self._lines = self.total_written, None
         self._lines = self._open()
         assert self._rotation is not None
         if self._rotation.keep:
-            for old in self._files()[: -self._rotation.keep]:
+            for old in files_in(self._path)[: -self._rotation.keep]:
                 old.unlink(missing_ok=True)
 
     def close(self) -> None:
@@ -109,6 +124,7 @@ class Output:
             with suppress(OSError):  # the file may belong to another user
                 os.fchmod(handle, 0o600)  # it may be an empty file that existed
         self._opened_at = self._clock.monotonic()
+        self.files += 1
         return LineWriter(self._file)
 
     def _lock(self) -> None:
@@ -128,15 +144,11 @@ class Output:
     def _new_name(self) -> Path:
         """A name that sorts after all others, even if the clock was set back."""
         stem, number = rfc3339(self._clock.time()).replace(":", ""), 1
-        if files := self._files():
-            latest, count = _order(files[-1])
+        if files := files_in(self._path):
+            latest, count = order(files[-1])
             if stem <= latest:
                 stem, number = latest, count + 1
         return self._path / (f"{stem}-{number}{SUFFIX}" if number > 1 else f"{stem}{SUFFIX}")
-
-    def _files(self) -> list[Path]:
-        """The recordings in the folder, oldest first. Other files are ignored."""
-        return sorted((each for each in self._path.iterdir() if _NAME.match(each.name)), key=_order)
 
 
 def check_continues(path: Path, *, names: str) -> None:
@@ -162,9 +174,3 @@ def check_continues(path: Path, *, names: str) -> None:
             " --hash-names",
             where=str(path),
         )
-
-
-def _order(path: Path) -> tuple[str, int]:
-    found = _NAME.match(path.name)
-    assert found is not None
-    return found[1], int(found[2] or 1)

@@ -1,27 +1,44 @@
 """Lines in a gzip file that survive kill -9, and a reader that skips damaged parts.
 
 The writer flushes often and begins a new gzip member every few MiB. A file that ends in the middle
-of a member is readable up to its last flush. A damaged member is skipped: the reader continues with
-the next one. Memory is bounded by the maximum line length, whatever a file expands to.
+of a member is readable up to its last flush, and stays so if another writer appends to it. The rest
+of a damaged member is skipped: the reader continues with the next one. Memory is bounded by the
+maximum line length, whatever a file expands to.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import IO, Final
 
 #: The longest line: etcd stores no object above 1.5 MiB by default.
 MAX_LINE_BYTES: Final = 8 << 20
 #: Uncompressed bytes of one member, which is the most that one damage can lose.
 MEMBER_BYTES: Final = 4 << 20
-_MAGIC: Final = b"\x1f\x8b\x08"
+#: The first bytes of a gzip member.
+MAGIC: Final = b"\x1f\x8b\x08"
 _GZIP: Final = 31
 _CHUNK: Final = 1 << 16
+#: Bytes that are enough to unpack the first characters of a member, and these characters.
+_PROBE: Final = 512
+_FIRST: Final = b'{"'
 
 
 class Damage(str):
-    """Stands for lost lines: what is wrong with the file, and where."""
+    """Stands for lost lines: a predicate such as "is damaged at byte 850"."""
+
+    __slots__ = ()
+
+
+class Unfinished(Damage):
+    """A member that its writer did not finish: it was killed, or the file is cut off."""
+
+    __slots__ = ()
+
+
+class WrongChecksum(Damage):
+    """A member that was unpacked and has a wrong checksum: some of its lines may be wrong."""
 
     __slots__ = ()
 
@@ -82,21 +99,11 @@ def read_lines(file: IO[bytes], *, max_line: int = MAX_LINE_BYTES) -> Iterator[b
         lines = (tail + data).split(b"\n")
         tail = lines.pop()
         if len(tail) > max_line:
-            yield Damage(f"a line is longer than {max_line >> 20} MiB")
+            yield Damage(f"has a line of more than {max_line >> 20} MiB")
             return
         yield from lines
     if tail:
-        yield Damage("the last line is cut off")
-
-
-def _until_error(unpacker: zlib._Decompress, data: bytes) -> Iterator[bytes]:
-    """The data before the damage: the last lines of a killed writer, if another one appended."""
-    for place in range(len(data)):
-        try:
-            if unpacked := unpacker.decompress(data[place : place + 1]):
-                yield unpacked
-        except zlib.error:
-            return
+        yield Damage("ends within a line")
 
 
 class _Members:
@@ -109,8 +116,8 @@ class _Members:
 
     def __iter__(self) -> Iterator[bytes | Damage]:
         while self._fill():
-            if not self._buffer.startswith(_MAGIC):
-                yield Damage(f"no gzip data at byte {self._offset}")
+            if not self._buffer.startswith(MAGIC):
+                yield Damage(f"is damaged at byte {self._offset}")
                 if not self._seek_member():
                     return
             yield from self._member()
@@ -118,46 +125,88 @@ class _Members:
     def _member(self) -> Iterator[bytes | Damage]:
         began = self._offset
         unpacker = before = zlib.decompressobj(_GZIP)
+        given = b""
         try:
             while not unpacker.eof:
-                if not self._fill():
-                    yield Damage(f"the file ends within the part that begins at byte {began}")
+                # The member of a killed writer ends where that of the next writer begins.
+                end = self._next_member(1 if self._offset == began else 0)
+                if not end:
+                    yield Unfinished(f"breaks off at byte {self._offset}")
                     return
-                given, before = len(self._buffer), unpacker.copy()
-                data = unpacker.decompress(self._buffer, 1 << 20)
+                given, before = self._buffer[:end], unpacker.copy()
+                data = unpacker.decompress(given, 1 << 20)
                 rest = unpacker.unused_data or unpacker.unconsumed_tail
-                self._consume(given - len(rest))
+                self._consume(len(given) - len(rest))
                 if data:
                     yield data
         except zlib.error as problem:
-            yield from _until_error(before, self._buffer)
-            reason = str(problem).partition(": ")[2] or str(problem)
-            yield Damage(f"the part that begins at byte {began} is damaged: {reason}")
+            self._consume((yield from _until_error(before, given)))
+            if self._has_whole_member(problem):
+                yield WrongChecksum(
+                    f"has a wrong checksum for bytes {began} to {self._offset}:"
+                    " some changes there may be wrong"
+                )
+            else:
+                yield Damage(f"is damaged at byte {self._offset}")
             if self._offset == began:  # do not find this member's own header again
-                self._consume(len(_MAGIC))
+                self._consume(len(MAGIC))
             self._seek_member()
 
+    def _has_whole_member(self, problem: zlib.error) -> bool:
+        """Whether only a checksum is wrong, and the member ends where it should.
+
+        The buffer begins with the last byte of the CRC, or of the length that follows it.
+        """
+        left = 5 if "data check" in str(problem) else 1 if "length check" in str(problem) else 0
+        self._fill(left + len(MAGIC))
+        return left > 0 and self._buffer[left:].startswith(MAGIC[: len(self._buffer) - left])
+
+    def _next_member(self, start: int) -> int:
+        """The position in the buffer of the next member; if none is there, of the buffer's end.
+
+        0: the file ends, or a member begins here.
+        """
+        self._fill(_CHUNK + _PROBE)
+        limit = min(len(self._buffer), _CHUNK)
+        place = self._buffer.find(MAGIC, start, limit + len(MAGIC) - 1)
+        while place >= 0 and not self._is_member(place):
+            place = self._buffer.find(MAGIC, place + 1, limit + len(MAGIC) - 1)
+        return limit if place < 0 else place
+
+    def _is_member(self, place: int) -> bool:
+        """Whether a member of ours begins here: packed data can contain the same three bytes."""
+        probe = self._buffer[place : place + _PROBE]
+        try:
+            text = zlib.decompressobj(_GZIP).decompress(probe, len(_FIRST))
+        except zlib.error:
+            return False
+        return text == _FIRST or (not text and len(probe) < _PROBE)
+
     def _seek_member(self) -> bool:
-        """Skip to the next header of a member; False if there is none."""
+        """Skip to the next member; False if there is none."""
         while self._fill():
-            found = self._buffer.find(_MAGIC)
-            if found >= 0:
-                self._consume(found)
+            self._consume(self._next_member(0))
+            if self._buffer.startswith(MAGIC) and self._is_member(0):
                 return True
-            # A header may span the end of the buffer.
-            keep = len(_MAGIC) - 1
-            self._consume(max(len(self._buffer) - keep, 0))
-            if not (more := self._file.read(_CHUNK)):
-                self._consume(len(self._buffer))
-                return False
-            self._buffer += more
         return False
 
-    def _fill(self) -> bool:
-        if not self._buffer:
-            self._buffer = self._file.read(_CHUNK)
+    def _fill(self, least: int = 1) -> bool:
+        """Read on until the buffer has so many bytes, or the file ends; False if it is empty."""
+        while len(self._buffer) < least and (more := self._file.read(_CHUNK)):
+            self._buffer += more
         return bool(self._buffer)
 
     def _consume(self, count: int) -> None:
         self._buffer = self._buffer[count:]
         self._offset += count
+
+
+def _until_error(unpacker: zlib._Decompress, data: bytes) -> Generator[bytes, None, int]:
+    """Yield what can be unpacked before the error; returns its place in the data."""
+    for place in range(len(data)):
+        try:
+            if unpacked := unpacker.decompress(data[place : place + 1]):
+                yield unpacked
+        except zlib.error:
+            return place
+    return len(data)

@@ -1,16 +1,19 @@
-"""Read a recording file as entries, in order, with gaps where changes are missing.
+"""Read a recording as entries, in order, with gaps where changes are missing.
 
-A file may be cut off by a kill, damaged on disk, appended to after a restart, or fabricated. All
-readable lines are read; the others are counted and reported. Only a file that is not a recording,
-or has another format, is rejected.
+A recording is a file, or a folder of rotated files. A file may be cut off by a kill, damaged on
+disk, appended to after a restart, or fabricated. All readable lines are read. Everything that may
+be missing is an entry of type GAP, so all readers report the same gaps. Only a file that is not a
+recording, has another format or has no readable snapshot is rejected.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
+from itertools import chain, islice
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from stowplan.clock import parse_rfc3339
 from stowplan.errors import ConfigError
@@ -22,8 +25,15 @@ from stowplan.recording.entries import (
     Header,
     parse_line,
 )
-from stowplan.recording.gzip_lines import Damage, read_lines
+from stowplan.recording.folder import SUFFIX, files_in
+from stowplan.recording.gzip_lines import MAGIC, Damage, Unfinished, WrongChecksum, read_lines
 
+#: The error for files of other programs.
+NOT_A_RECORDING: Final = (
+    "is not a recording, or its beginning is lost. Fix: give a file that `stowplan record` wrote"
+)
+#: The note of an END entry at the end of a file that is continued by the next one.
+ROTATED: Final = "rotated"
 _EXAMPLES: Final = 5
 #: Number of files that an error about a folder names.
 _NAMED: Final = 3
@@ -31,11 +41,15 @@ _NAMED: Final = 3
 MOST_GAPS: Final = 1_000
 #: Longer pauses are shortened to this: replaying an idle day takes a third of a second.
 LONGEST_PAUSE_S: Final = 86_400.0
+#: A new file begins within this time after a rotation; times in headers are whole seconds.
+_ROTATION_S: Final = 10.0
+#: A header is among the first lines, even if the very first ones are damaged.
+_PROBED_LINES: Final = 1_000
 
 
 @dataclass(slots=True)
 class Problems:
-    """The number of problems of a file, and the first few of them."""
+    """The number of damaged places in a recording, and the first few of them."""
 
     count: int = 0
     examples: list[str] = field(default_factory=list)
@@ -48,40 +62,53 @@ class Problems:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One run of a recorder: a header and the entries after it."""
+    """One run of a recorder: a header and the entries after it.
+
+    Times of entries are seconds since the first session began. They never decrease.
+    """
 
     header: Header
     entries: Iterator[Entry]
 
 
 def read_sessions(path: Path, problems: Problems | None = None) -> Iterator[Session]:
-    """The sessions of a file. Read each to its end before the next one. Raises ConfigError."""
-    problems = Problems() if problems is None else problems
-    refuse_folder(path)
-    try:
-        file = path.open("rb")
-    except (OSError, ValueError) as problem:
-        why = getattr(problem, "strerror", None) or str(problem)
-        raise ConfigError(f"cannot be read: {why}", where=str(path)) from None
-    with file:
-        walk = _Walk(path, _parsed(path, read_lines(file), problems))
-        while (header := walk.next_header()) is not None:
-            yield Session(header, walk.entries())
+    """The sessions of a file or folder. Read each to its end before the next one.
+
+    `problems` counts damage, which is also reported as GAP entries. Raises ConfigError, at the end
+    if the recording has no readable snapshot.
+    """
+    return _Reader(path, Problems() if problems is None else problems).sessions()
 
 
-def refuse_folder(path: Path) -> None:
-    """Raise ConfigError if the path is a folder; the message names recordings in it."""
+def find_gaps(path: Path) -> list[tuple[float, str]]:
+    """Times and notes of the gaps of a recording, at most `MOST_GAPS`. Raises ConfigError."""
+    found: list[tuple[float, str]] = []
+    for session in read_sessions(path):
+        for entry in session.entries:
+            if entry.type is EntryType.GAP and len(found) < MOST_GAPS:
+                found.append((entry.at, entry.note))
+    return found
+
+
+def recording_files(path: Path) -> Sequence[Path]:
+    """The file, or the files of a folder in the order of time. Raises ConfigError."""
     if not path.is_dir():
-        return
+        return [path]
     try:
-        names = sorted(each.name for each in path.iterdir() if each.name.endswith(".jsonl.gz"))
+        if files := files_in(path):
+            return files
+        names = sorted(each.name for each in path.iterdir() if each.name.endswith(SUFFIX))
     except OSError as problem:
         raise ConfigError(f"cannot be read: {problem.strerror}", where=str(path)) from None
     if not names:
         raise ConfigError("is a folder without recordings. Fix: give a file", where=str(path))
     shown = ", ".join(names[-_NAMED:])
-    others = f" (and {len(names) - _NAMED:,} older)" if len(names) > _NAMED else ""
-    raise ConfigError(f"is a folder. Fix: give one of its files: {shown}{others}", where=str(path))
+    others = f" (and {len(names) - _NAMED:,} more)" if len(names) > _NAMED else ""
+    raise ConfigError(
+        "is not a folder that `stowplan record` wrote. Fix: give one of its files:"
+        f" {shown}{others}",
+        where=str(path),
+    )
 
 
 class SessionTimes:
@@ -96,15 +123,14 @@ class SessionTimes:
         self._began = 0.0
         self.latest = 0.0
 
-    def begin(self, header: Header) -> str:
-        """Begin a session. Returns a note about the pause before it; empty for the first one."""
+    def begin(self, header: Header) -> None:
+        """Begin a session, after a pause unless it is the first one."""
         wall = _wall(header)
         if self._first is None:
             self._first = wall
-            return ""
+            return
         pause = wall - self._first - self.latest
         self._began = self.latest = self.latest + min(max(pause, 0.0), LONGEST_PAUSE_S)
-        return "recording began again: changes before this moment may be missing"
 
     def at(self, seconds: float) -> float:
         """The time of an entry, given its seconds since its session began."""
@@ -123,12 +149,12 @@ def _wall(header: Header) -> float:
 
 
 def is_recording(path: Path) -> bool:
-    """Whether a file begins as a recording does; False if it cannot be read."""
-    return _first_line(path).startswith(b'{"recording"')
+    """Whether a file or folder has a header; False if it cannot be read."""
+    return bool(_first_line(path))
 
 
 def first_header(path: Path) -> Header | None:
-    """The header of a file; None if it is not a recording. Raises ConfigError for other formats."""
+    """The first header; None if it is not a recording. Raises ConfigError for other formats."""
     try:
         parsed = parse_line(_first_line(path))
     except ForeignVersion as problem:
@@ -139,75 +165,193 @@ def first_header(path: Path) -> Header | None:
 
 
 def _first_line(path: Path) -> bytes:
+    """The first line that looks like a header; empty if there is none."""
     try:
-        with path.open("rb") as file:
-            first = next(read_lines(file), b"")
+        for file in files_in(path) if path.is_dir() else [path]:
+            with file.open("rb") as stream:
+                if not _is_gzip(stream):
+                    continue
+                for line in islice(read_lines(stream), _PROBED_LINES):
+                    if not isinstance(line, Damage) and line.startswith(b'{"recording"'):
+                        return line
     except (OSError, ValueError):
-        return b""
-    return first if isinstance(first, bytes) else b""
+        pass
+    return b""
 
 
-class _Walk:
-    """Splits a stream of headers and entries at the headers."""
+def _is_gzip(stream: IO[bytes]) -> bool:
+    found = stream.read(len(MAGIC)) == MAGIC
+    stream.seek(0)
+    return found
 
-    def __init__(self, path: Path, lines: Iterator[Header | Entry]) -> None:
+
+class _Cause(IntEnum):
+    """Why lines are lost. Of adjacent losses, the greatest cause is reported."""
+
+    #: The recorder was killed, or the file is cut off.
+    UNFINISHED = 0
+    #: Lines are wrong rather than lost.
+    WRONG = 1
+    BAD_LINE = 2
+    DAMAGE = 3
+
+
+_CAUSES: Final = {Unfinished: _Cause.UNFINISHED, WrongChecksum: _Cause.WRONG}
+
+
+@dataclass(frozen=True, slots=True)
+class _Loss:
+    """Stands for lines that cannot be read."""
+
+    cause: _Cause
+    #: What is wrong, and where.
+    text: str
+
+
+class _Reader:
+    """Splits lines at the headers, and reports lost lines and pauses as gaps.
+
+    How much is lost is known when the next line is read, so a gap comes just before that line, or
+    at the end.
+    """
+
+    def __init__(self, path: Path, problems: Problems) -> None:
         self._path = path
-        self._lines = lines
+        self._problems = problems
+        self._times = SessionTimes()
+        self._lines = self._parsed()
         self._next: Header | None = None
-        self._is_first = True
+        self._loss: _Loss | None = None
+        #: A loss that no readable line follows.
+        self._last_loss: _Loss | None = None
+        #: The note of the latest END entry; empty if another entry followed it.
+        self._end = ""
+        self._has_begun = self._has_objects = self._has_snapshot = False
 
-    def next_header(self) -> Header | None:
-        for _ in self.entries():
-            pass  # the rest of a session that was not read to its end
+    def sessions(self) -> Iterator[Session]:
+        while (header := self._next_header()) is not None:
+            yield Session(header, chain(self._begin(header), self._changes()))
+        if not self._has_snapshot and (self._last_loss is not None or not self._has_objects):
+            what = "nothing after its header can be read"
+            if self._last_loss is not None:
+                what = f"{self._last_loss.text}, before its first snapshot of the cluster ends"
+            raise ConfigError(f"{what}. Fix: give another recording", where=str(self._path))
+
+    def _next_header(self) -> Header | None:
+        for _ in self._changes():
+            pass  # the rest of a session that was not read to its end, or before any header
         header, self._next = self._next, None
-        if self._is_first and header is None:
-            raise ConfigError(
-                "is not a recording, or its beginning is lost. Fix: give a file that"
-                " `stowplan record` wrote",
-                where=str(self._path),
-            )
-        self._is_first = False
+        if not self._has_begun and header is None:
+            raise ConfigError(NOT_A_RECORDING, where=str(self._path))
         return header
 
-    def entries(self) -> Iterator[Entry]:
+    def _begin(self, header: Header) -> list[Entry]:
+        before = self._times.latest
+        self._times.begin(header)
+        note = self._pause(before, self._times.latest)
+        self._has_begun, self._loss, self._end = True, None, ""
+        return [self._gap(note)] if note else []
+
+    def _changes(self) -> Iterator[Entry]:
+        """The entries up to the next header or the end of the recording."""
         if self._next is not None:
             return
-        latest = 0.0
         for line in self._lines:
             if isinstance(line, Header):
                 self._next = line
                 return
-            if self._is_first:
-                continue  # before any header, so its time is unknown
-            # Times never decrease, whatever a file says.
-            latest = max(latest, line.at)
-            yield line if line.at == latest else _at(line, latest)
+            if isinstance(line, _Loss):
+                if self._loss is None or line.cause > self._loss.cause:
+                    self._loss = line
+            elif self._has_begun:  # otherwise its time is unknown
+                yield from self._entry(line)
+        loss, self._loss = self._loss, None
+        if loss is None or (loss.cause is _Cause.UNFINISHED and self._end):
+            return
+        self._last_loss = loss
+        if self._has_begun:
+            yield self._gap(self._lost(loss))
+
+    def _entry(self, entry: Entry) -> Iterator[Entry]:
+        before, at = self._times.latest, self._times.at(entry.at)
+        if self._loss is not None:
+            loss, self._loss = self._loss, None
+            yield self._gap(self._lost(loss, before, at))
+        self._end = (entry.note or "stopped") if entry.type is EntryType.END else ""
+        self._has_snapshot |= entry.type is EntryType.SYNCED
+        self._has_objects |= bool(bytes(entry.object))
+        note = entry.note
+        if entry.type is EntryType.GAP and entry.kind:
+            note = f"{entry.kind}: {note}"
+        yield Entry(at, entry.type, entry.kind, entry.object, note)
+
+    def _gap(self, note: str) -> Entry:
+        return Entry(self._times.latest, EntryType.GAP, note=note)
+
+    def _lost(self, loss: _Loss, before: float | None = None, at: float = 0.0) -> str:
+        """The note of a loss between two entries, or after the last one."""
+        if loss.cause is _Cause.WRONG:
+            note = loss.text
+        elif before is not None:
+            note = f"{loss.text}: changes between {_s(before)} and {_s(at)} are lost"
+        elif loss.cause is _Cause.UNFINISHED:
+            note = (
+                f"the recording breaks off at {_s(self._times.latest)}: its recorder was killed"
+                " or still runs, or the file is cut off"
+            )
+        else:
+            note = f"{loss.text}: everything after {_s(self._times.latest)} is lost"
+        self._problems.add(note)
+        return note
+
+    def _pause(self, before: float, now: float) -> str:
+        """The note of the pause before a session; empty if no change is missing."""
+        loss = self._loss
+        if loss is not None and not self._has_begun:
+            note = f"{loss.text}: everything before this session is lost"
+            self._problems.add(note)
+            return note
+        if loss is not None and loss.cause is not _Cause.UNFINISHED:
+            return self._lost(loss, before, now)
+        if not self._has_begun:
+            return ""
+        if not self._end:
+            return f"the recorder was killed at {_s(before)}; recording continued at {_s(now)}"
+        if self._end == ROTATED and now - before <= _ROTATION_S:
+            return ""
+        return f"recording stopped at {_s(before)} and continued at {_s(now)}"
+
+    def _parsed(self) -> Iterator[Header | Entry | _Loss]:
+        for file in recording_files(self._path):
+            name = "the recording" if file == self._path else file.name
+            try:
+                stream = file.open("rb")
+            except (OSError, ValueError) as problem:
+                why = getattr(problem, "strerror", None) or str(problem)
+                raise ConfigError(f"cannot be read: {why}", where=str(file)) from None
+            with stream:
+                if not _is_gzip(stream) and stream.peek(1):
+                    yield _Loss(_Cause.DAMAGE, f"{name} is damaged at byte 0")
+                    continue
+                for number, line in enumerate(read_lines(stream), 1):
+                    if number > _PROBED_LINES and not self._has_begun:
+                        return
+                    yield _parsed_line(line, number, file, name)
 
 
-def _at(entry: Entry, at: float) -> Entry:
-    return Entry(at, entry.type, entry.kind, entry.object, entry.note)
+def _parsed_line(
+    line: bytes | Damage, number: int, file: Path, name: str
+) -> Header | Entry | _Loss:
+    if isinstance(line, Damage):
+        cause = _CAUSES.get(type(line), _Cause.DAMAGE)
+        return _Loss(cause, f"{name} {line}")
+    try:
+        return parse_line(line)
+    except ForeignVersion as problem:
+        raise ConfigError(str(problem), where=str(file)) from None
+    except BadLine as problem:
+        return _Loss(_Cause.BAD_LINE, f"line {number} of {name} cannot be read ({problem})")
 
 
-def _parsed(
-    path: Path, lines: Iterator[bytes | Damage], problems: Problems
-) -> Iterator[Header | Entry]:
-    at, is_gap = 0.0, False
-    for number, line in enumerate(lines, 1):
-        if isinstance(line, Damage):
-            problems.add(str(line))
-            yield Entry(at, EntryType.GAP, note=str(line))
-            is_gap = True
-            continue
-        try:
-            parsed = parse_line(line)
-        except ForeignVersion as problem:
-            raise ConfigError(str(problem), where=str(path)) from None
-        except BadLine as problem:
-            problems.add(f"line {number}: {problem}")
-            if not is_gap:  # consecutive bad lines are one gap
-                yield Entry(at, EntryType.GAP, note=f"line {number} cannot be read")
-            is_gap = True
-            continue
-        is_gap = False
-        at = parsed.at if isinstance(parsed, Entry) else 0.0
-        yield parsed
+def _s(seconds: float) -> str:
+    return f"{seconds:,.1f} s"

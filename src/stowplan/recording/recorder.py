@@ -26,6 +26,7 @@ from stowplan.recording.entries import (
     header_line,
 )
 from stowplan.recording.files import Output
+from stowplan.recording.reading import ROTATED
 from stowplan.recording.scrub import Hashed, identity, kept
 from stowplan.recording.watching import Watching
 
@@ -75,14 +76,14 @@ class Recorder:
         self.gaps = 0
 
     @property
-    def written(self) -> int:
-        """Bytes in the current file."""
-        return self._output.written
-
-    @property
     def unread(self) -> dict[str, str]:
         """Kinds that cannot be read, and why."""
         return self._watching.unread
+
+    @property
+    def warnings(self) -> list[str]:
+        """Messages about kinds that cannot be read."""
+        return self._watching.warnings("are not recorded")
 
     async def run(self) -> None:
         """Record. Raises ApiError if nodes or pods cannot be read, OSError if the disk fails."""
@@ -98,7 +99,7 @@ class Recorder:
                 while True:
                     await self._watching.wait(_FLUSH_S)
                     if self._output.is_due:
-                        self._end("rotated")
+                        self._end(ROTATED)
                         self._is_following = False  # there is no file to end if none can be opened
                         self._output.rotate()
                         self._begin_file()

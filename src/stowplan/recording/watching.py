@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -25,6 +25,11 @@ from stowplan.recording.entries import EntryType
 from stowplan.recording.scrub import scrubbed
 
 log = get_logger(__name__)
+
+#: The remedy for missing permissions.
+FIX_PERMISSIONS: Final = (
+    "Fix: apply the ClusterRole in deploy/record/base/rbac.yaml, and bind it to this account"
+)
 _replace = msgspec.structs.replace
 
 
@@ -57,9 +62,13 @@ class Watching:
         self._tasks: list[asyncio.Task[None]] = []
         #: Kinds that cannot be read, and why.
         self.unread: dict[str, str] = {}
+        #: Those that this account may not list, and those that the server does not have.
+        self._forbidden: list[str] = []
+        self._absent: list[str] = []
 
     async def __aenter__(self) -> Watching:
         """List everything. Raises ApiError if nodes or pods cannot be read."""
+        await self._check_essential()
         for kind in self._kinds:
             if await self._may_read(kind):
                 self._informers[kind] = self._informer(kind)
@@ -104,18 +113,49 @@ class Watching:
             if task.done():
                 task.result()
 
+    def warnings(self, consequence: str) -> list[str]:
+        """What cannot be read, in at most two messages; `consequence` is such as "are left out"."""
+        found = []
+        if self._forbidden:
+            listed = ", ".join(self._forbidden)
+            found.append(
+                f"this account may not list {listed}: these kinds {consequence}. {FIX_PERMISSIONS}"
+            )
+        if self._absent:
+            listed = ", ".join(self._absent)
+            found.append(f"the server does not have {listed}: these kinds {consequence}")
+        return found
+
+    async def _check_essential(self) -> None:
+        """Raise Forbidden if nodes or pods cannot be listed; one message names both."""
+        refused: list[Forbidden] = []
+        kinds: list[str] = []
+        for kind in (NODES, PODS):
+            try:
+                await self._probe(kind)
+            except Forbidden as problem:
+                refused.append(problem)
+                kinds.append(kind.plural)
+        if refused:
+            raise Forbidden(
+                f"this account may not list {' and '.join(kinds)}, without which nothing can be"
+                f" compared or recorded ({refused[0]}). {FIX_PERMISSIONS}"
+            )
+
+    async def _probe(self, kind: Resource[Any]) -> None:
+        await self._client.request("GET", kind.path(), params={"limit": 1})
+
     async def _may_read(self, kind: Resource[Any]) -> bool:
+        if kind in (NODES, PODS):
+            return True  # checked before
         try:
-            await self._client.request("GET", kind.path(), params={"limit": 1})
+            await self._probe(kind)
         except (Forbidden, NotFound) as problem:
-            if kind in (NODES, PODS):
-                raise
-            told = kv(kind=kind.plural, err=problem)
-            if kind in self._optional:
-                log.log(V2, "A kind is left out", extra=told)
-                return False
-            self.unread[kind.plural] = str(problem)
-            log.warning("A kind is left out", extra=told)
+            log.log(V2, "A kind is left out", extra=kv(kind=kind.plural, err=problem))
+            if kind not in self._optional:
+                self.unread[kind.plural] = str(problem)
+                missing = self._forbidden if isinstance(problem, Forbidden) else self._absent
+                missing.append(kind.plural)
             return False
         return True
 

@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from msgspec.structs import replace
-
 from stowplan.config.defaults import default_config
 from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.framework.registry import Registry
@@ -17,7 +15,7 @@ from stowplan.judge.configuration import Configuration, default_registry
 from stowplan.present.tables import counted, format_table, printable
 from stowplan.recording.decisions import EVENT, LEDGER
 from stowplan.recording.entries import Entry
-from stowplan.recording.reading import MOST_GAPS, Problems, SessionTimes, read_sessions
+from stowplan.recording.reading import read_sessions
 from stowplan.replay.following import Comparison, Follower, Verdict
 from stowplan.replay.ordering import Ordering, changes
 
@@ -132,20 +130,14 @@ def configuration_of(
     return Configuration(config or default_config(), registry or default_registry())
 
 
-def follow_file(
-    file: Path, configuration: Configuration, tally: Tally, problems: Problems
-) -> Iterator[Comparison]:
+def follow_file(file: Path, configuration: Configuration, tally: Tally) -> Iterator[Comparison]:
     """Compare all decisions of a recording, and count them in `tally`.
 
     Times are seconds since the first session began, as in `replay` and `compare`.
     """
-    times = SessionTimes()
-    for session in read_sessions(file, problems):
-        if (pause := times.begin(session.header)) and len(tally.gaps) < MOST_GAPS:
-            tally.gaps.append((times.latest, pause))
+    for session in read_sessions(file):
         follower = Follower(configuration)
-        entries = (replace(entry, at=times.at(entry.at)) for entry in session.entries)
-        for comparison in follow_entries(follower, entries):
+        for comparison in follow_entries(follower, session.entries):
             tally.add(comparison)
             yield comparison
         tally.close(follower)

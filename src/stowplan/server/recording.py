@@ -139,9 +139,12 @@ class RecordingProcess(AttemptWriter):
                 text = line.decode(errors="replace").strip()
                 if text.startswith("Recording to"):
                     self.is_recording = True
-                    if self._is_failing:
-                        self._is_failing = False
-                        log.info("Recording goes on", extra=kv(folder=str(self._folder)))
+                    what = "Recording goes on" if self._is_failing else "Recording began"
+                    self._is_failing = False
+                    log.info(what, extra=kv(folder=str(self._folder)))
+                elif text.startswith("Warning: "):
+                    why = text.removeprefix("Warning: ")
+                    log.warning("The recording is incomplete", extra=kv(err=why))
                 elif text:
                     self._said = text
 

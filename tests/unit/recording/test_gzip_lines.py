@@ -71,21 +71,53 @@ def test_a_file_that_a_killed_writer_left_can_be_continued() -> None:
     for line in LINES[:100]:
         killed.add(line)
     killed.flush()
+    place = len(file.getvalue())
     restarted = LineWriter(file)
     for line in LINES[100:]:
         restarted.add(line)
     restarted.end_member()
     lines, problems = read(file.getvalue())
     assert lines == LINES
-    assert problems == ["the part that begins at byte 0 is damaged: invalid block type"]
+    assert problems == [f"breaks off at byte {place}"]
+
+
+def test_a_killed_writer_that_flushed_nothing_costs_no_line_of_the_next_one() -> None:
+    """Wherever a member is cut, the next one is found, and no line is made up."""
+    whole, later = written(flush_every=1000), written(member_bytes=1000)
+    for cut in range(12, len(whole) - 8, 41):
+        lines, problems = read(whole[:cut] + later)
+        count = len(lines) - len(LINES)
+        assert lines == [*LINES[:count], *LINES], cut
+        assert problems == [f"breaks off at byte {cut}"]
+
+
+def test_a_member_is_found_across_the_reader_s_chunks() -> None:
+    later = written()
+    noise = random.Random(3).randbytes(1 << 17).hex().encode()
+    for short in range(-3, 4):
+        file = io.BytesIO()
+        killed = LineWriter(file)
+        killed.add(b'{"noise":"%s"}' % noise)
+        killed.flush()
+        place = (1 << 16) + short
+        lines, problems = read(file.getvalue()[:place] + later)
+        assert (lines, problems) == (LINES, [f"breaks off at byte {place}"])
+
+
+def test_a_wrong_checksum_is_named() -> None:
+    data = bytearray(written())
+    data[-6] ^= 1
+    lines, (problem,) = read(bytes(data))
+    assert lines == LINES
+    assert problem.startswith("has a wrong checksum for bytes 0 to ")
 
 
 def test_garbage_is_named_with_its_place() -> None:
     data = written(member_bytes=1000)
     lines, problems = read(b"not gzip at all" + data)
     assert lines == LINES
-    assert problems == ["no gzip data at byte 0"]
-    assert read(b"\x00" * 300_000) == ([], ["no gzip data at byte 0"])
+    assert problems == ["is damaged at byte 0"]
+    assert read(b"\x00" * 300_000) == ([], ["is damaged at byte 0"])
 
 
 def test_a_bomb_is_given_up_without_unpacking_it() -> None:
@@ -95,5 +127,5 @@ def test_a_bomb_is_given_up_without_unpacking_it() -> None:
     found = list(read_lines(io.BytesIO(bomb), max_line=4 << 20))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert found == ["a line is longer than 4 MiB"]
+    assert found == ["has a line of more than 4 MiB"]
     assert peak < 40 << 20

@@ -47,7 +47,7 @@ def test_sessions_begin_with_their_headers(tmp_path: Path) -> None:
     sessions, problems = read(path)
     assert sessions == [
         [(0.0, EntryType.ADDED), (0.0, EntryType.SYNCED)],
-        [(1.0, EntryType.ADDED)],
+        [(0.0, EntryType.GAP), (1.0, EntryType.ADDED)],
     ]
     assert problems.count == 0
 
@@ -80,7 +80,8 @@ def test_a_bad_line_is_a_gap(tmp_path: Path, line: str) -> None:
         EntryType.ADDED,
     ]
     assert problems.count == 1
-    assert problems.examples[0].startswith("line 3: ")
+    assert problems.examples[0].startswith("line 3 of the recording cannot be read (")
+    assert problems.examples[0].endswith("): changes between 1.0 s and 2.0 s are lost")
 
 
 def test_other_formats_are_refused_by_name(tmp_path: Path) -> None:

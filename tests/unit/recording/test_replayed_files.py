@@ -45,7 +45,7 @@ def test_the_page_of_a_replay_has_its_pods(tmp_path: Path, stowplan: Run) -> Non
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_a_folder_is_not_a_recording(
+def test_a_folder_of_other_files_is_not_a_recording(
     tmp_path: Path, stowplan: Run, command: tuple[str, ...]
 ) -> None:
     code, _, err = stowplan(*command, tmp_path)
@@ -54,11 +54,9 @@ def test_a_folder_is_not_a_recording(
     for name in "dcba":
         (tmp_path / f"{name}.jsonl.gz").write_bytes(packed(*STORY))
     code, _, err = stowplan(*command, tmp_path)
-    files = "b.jsonl.gz, c.jsonl.gz, d.jsonl.gz (and 1 older)"
-    assert (code, err) == (
-        2,
-        f"Error: {tmp_path}: is a folder. Fix: give one of its files: {files}\n",
-    )
+    files = "b.jsonl.gz, c.jsonl.gz, d.jsonl.gz (and 1 more)"
+    why = f"is not a folder that `stowplan record` wrote. Fix: give one of its files: {files}"
+    assert (code, err) == (2, f"Error: {tmp_path}: {why}\n")
 
 
 @pytest.mark.parametrize("option", ["--decisions", "--html", "--result"])
@@ -79,8 +77,10 @@ def test_a_recording_cut_off_before_its_nodes(tmp_path: Path, stowplan: Run) -> 
     code, _, err = stowplan("replay", path)
     assert code == 2
     (line,) = err.splitlines()
-    assert line.startswith(f"Error: {path}: the file ends within the part that begins at byte ")
-    assert line.endswith("; there is no node in what can be read of it")
+    assert line.startswith(f"Error: {path}: the recording breaks off at byte ")
+    assert line.endswith(
+        ", before its first snapshot of the cluster ends. Fix: give another recording"
+    )
 
 
 def test_a_recording_of_a_cluster_without_nodes(tmp_path: Path, stowplan: Run) -> None:

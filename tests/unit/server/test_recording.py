@@ -68,6 +68,21 @@ def test_attempts_reach_the_process_and_it_ends_with_its_pipe(tmp_path: Path) ->
     assert (recording.failures, recording.dropped) == (0, 0)
 
 
+def test_the_beginning_and_what_is_left_out_are_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    warns = COPIES.replace("with open", "print('Warning: no pods', file=sys.stderr)\nwith open", 1)
+    with caplog.at_level(logging.INFO, "stowplan"):
+        recording = process(tmp_path, warns)
+        wait_for("both lines", lambda: len(caplog.records) == 2)
+        recording.close()
+    began, incomplete = caplog.records
+    assert began.getMessage() == "Recording began"
+    assert str(tmp_path) in str(began.__dict__)
+    assert incomplete.getMessage() == "The recording is incomplete"
+    assert "no pods" in str(incomplete.__dict__)
+
+
 def test_failures_are_counted_and_told_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

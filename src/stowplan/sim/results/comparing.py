@@ -27,6 +27,7 @@ FIGURES: Final[dict[str, tuple[Unit, str]]] = {
     "imbalance": ("%", "zone imbalance (fullest minus emptiest, share of pods), mean"),
     "cost": ("money", "cost of all nodes"),
     "cost_in_use": ("money", "cost of nodes in use"),
+    "gaps": ("", "gaps in the recording"),
     "moved": ("", "pods on another node than in the first run"),
 }
 
@@ -76,6 +77,7 @@ def figures_of(run: Run) -> dict[str, float]:
         **{name: run.mean(name) for name in ("fragmentation", "imbalance")},
         "cost": run.cost,
         "cost_in_use": run.cost_in_use,
+        "gaps": float(len(run.gaps)),
     }
 
 

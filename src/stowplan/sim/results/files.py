@@ -19,11 +19,9 @@ from stowplan.loader.json_text import UNREADABLE, json_decoder, reason_of
 from stowplan.recording.entries import EntryType
 from stowplan.recording.reading import (
     MOST_GAPS,
-    Problems,
-    SessionTimes,
     is_recording,
     read_sessions,
-    refuse_folder,
+    recording_files,
 )
 from stowplan.replay.ordering import Change, changes
 from stowplan.sim.results.observing import RunObserver
@@ -49,8 +47,8 @@ def save(run: Run, path: Path) -> None:
 def load(path: str | Path, *, prices: Mapping[str, float] | None = None) -> Run:
     """The run in a file: a result, or what a recording shows. Raises ConfigError."""
     path = Path(path)
-    refuse_folder(path)
-    if is_recording(path):
+    recording_files(path)  # refuses folders of other files
+    if is_recording(path) or path.is_dir():
         return observe(path, prices=prices)
     try:
         with path.open("rb") as file:
@@ -97,22 +95,18 @@ def named(runs: Sequence[Run], names: Iterable[str]) -> list[Run]:
     return [replace(run, name=name) for run, name in zip(runs, chosen, strict=True)]
 
 
-def observe(
-    path: Path, *, prices: Mapping[str, float] | None = None, problems: Problems | None = None
-) -> Run:
+def observe(path: Path, *, prices: Mapping[str, float] | None = None) -> Run:
     """What a recording shows: the decisions of the scheduler that served."""
-    times = SessionTimes()
-    observer = RunObserver(path.name, lambda: times.latest, prices)
+    latest = 0.0
+    observer = RunObserver(path.name, lambda: latest, prices)
     seen = _Seen(observer)
     gaps: list[Gap] = []
-    for session in read_sessions(path, problems):
-        if pause := times.begin(session.header):
-            gaps.append(Gap(times.latest, pause))
+    for session in read_sessions(path):
         seen.begin()
         for change in changes(session.entries):
-            at = times.at(change.at)
+            latest = change.at
             if change.type is EntryType.GAP and len(gaps) < MOST_GAPS:
-                gaps.append(Gap(at, change.note))
+                gaps.append(Gap(change.at, change.note))
             seen.apply(change)
     return replace(observer.finish(), gaps=gaps)
 

@@ -14,7 +14,7 @@ from typing import Final
 from stowplan.api.objects import Node, Pod
 from stowplan.api.quantity import milli_value, value
 from stowplan.cluster.pod_info import held_amounts
-from stowplan.sim.results.run import FORMAT, SAMPLED, PodLife, Run
+from stowplan.sim.results.run import FORMAT, SAMPLED, Gap, PodLife, Run
 
 #: Moments of a run are between half of this and this.
 _MOMENTS: Final = 400
@@ -65,6 +65,8 @@ class RunObserver:
         self._due = 0.0
         self._at = 0.0
         self._cost = self._cost_in_use = 0.0
+        #: Of the recording that is played.
+        self.gaps: list[Gap] = []
 
     # Changes
 
@@ -131,6 +133,7 @@ class RunObserver:
             cost=round(self._cost, 6),
             cost_in_use=round(self._cost_in_use, 6),
             unpriced=dict(sorted(Counter(self._unpriced.values()).items())),
+            gaps=self.gaps,
         )
 
     # Pods

@@ -56,6 +56,7 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     #: Money for the nodes that existed, and for those that held pods, by `Prices`.
     cost: float = 0.0
     cost_in_use: float = 0.0
+    #: Of the recording, or of the one that was replayed.
     gaps: list[Gap] = []
     #: Nodes without a price, by instance type; empty if the run had no table of prices.
     unpriced: dict[str, int] = {}

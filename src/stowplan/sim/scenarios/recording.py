@@ -8,7 +8,7 @@ informers of its own.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from sys import intern
 from typing import Any, Final
 
@@ -19,11 +19,12 @@ from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.scheduler.outcome import Failure, Placement
 from stowplan.sim.results.observing import RunObserver
+from stowplan.sim.results.run import Gap
 from stowplan.sim.scenarios.drawing import Drawing
 from stowplan.sim.scenarios.explanation import Explainer, scores_in_words
 from stowplan.sim.scenarios.figures import Measurement
 from stowplan.sim.scenarios.own_names import MARK
-from stowplan.sim.scenarios.timeline import Entry, EntryKind, Expectation
+from stowplan.sim.scenarios.timeline import GAPS, Entry, EntryKind, Expectation
 
 #: Entries that an explanation belongs to.
 _ATTEMPTS: Final = (EntryKind.DECIDED, EntryKind.UNSCHEDULABLE)
@@ -72,6 +73,13 @@ class Recording:
         self._prefix = prefix
         self._on_entry = on_entry
         self._keeps_entries = keeps_entries
+
+    def add_gaps(self, gaps: Sequence[tuple[float, str]]) -> None:
+        """Count gaps of the recording that is played: times, and notes."""
+        if gaps:
+            self.counts[GAPS] += len(gaps)
+            if self._observer is not None:
+                self._observer.gaps += [Gap(at, note) for at, note in gaps]
 
     def close(self) -> None:
         """Record nothing more: the scenario's own cleanup is not part of it."""

@@ -22,7 +22,7 @@ from stowplan.errors import AlreadyExists, ApiError, ConfigError, NotFound, Stow
 from stowplan.logs import get_logger, kv
 from stowplan.sim.scenarios.cluster import Cluster, change_node
 from stowplan.sim.scenarios.node_names import no_such_node
-from stowplan.sim.scenarios.timeline import GAPS, SKIPPED_ROWS, Entry, EntryKind
+from stowplan.sim.scenarios.timeline import SKIPPED_ROWS, Entry, EntryKind
 from stowplan.sim.traces.model import Arrival, Disruption, Event, Json, Removal, Revision, Trace
 from stowplan.workloads.kinds import find_resource
 
@@ -132,8 +132,8 @@ class _Player:
         cluster = self._cluster
         if broken := self._trace.reading.broken:
             cluster.recording.counts[SKIPPED_ROWS] += broken
-        if gaps := len(self._trace.reading.gaps):
-            cluster.recording.counts[GAPS] += gaps
+        gaps = self._trace.reading.gaps
+        cluster.recording.add_gaps(gaps)
         if self._trace.reading.left_out or broken or gaps:
             for line in self._trace.reading.summary().splitlines():
                 cluster.say(line)

@@ -95,7 +95,7 @@ def _groups(table: Table, workload: str, sort: str) -> list[Group]:
 
 
 def _bar(label: str, figure: str, rows: list[dict[str, Any]]) -> plots.Bar:
-    numbers = [row[figure] for row in rows]
+    numbers = [row.get(figure, 0.0) for row in rows]
     mean = fmean(numbers)
     return plots.Bar(label, mean, min(numbers), max(numbers), shown(figure, mean), "line-1")
 

@@ -62,7 +62,7 @@ class Group:
     rows: list[dict[str, Any]]
 
     def mean(self, figure: str) -> float:
-        return fmean(row[figure] for row in self.rows)
+        return fmean(row.get(figure, 0.0) for row in self.rows)
 
     @property
     def label(self) -> str:

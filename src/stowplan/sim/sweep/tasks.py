@@ -118,7 +118,9 @@ def inputs_of(files: list[Path]) -> dict[str, str]:
     while waiting:
         file = waiting.pop(0)
         if not _is_file(file):
-            raise ConfigError("no such file", where=str(file))
+            is_folder = file.is_dir()
+            why = "is a folder. Fix: give one of its files" if is_folder else "no such file"
+            raise ConfigError(why, where=str(file))
         file = file.resolve()
         if file in found:
             continue

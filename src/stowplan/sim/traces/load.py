@@ -13,8 +13,7 @@ from stowplan.errors import ConfigError
 from stowplan.loader.files import read_stream
 from stowplan.loader.json_text import load_json
 from stowplan.loader.malformed import LARGE, Malformed
-from stowplan.present.tables import printable
-from stowplan.recording.reading import is_recording, refuse_folder
+from stowplan.recording.reading import NOT_A_RECORDING, is_recording, recording_files
 from stowplan.sim.traces.csv_trace import check_of, read_nodes, read_pods
 from stowplan.sim.traces.generate import generate
 from stowplan.sim.traces.layout import Layout, find_layout
@@ -22,6 +21,7 @@ from stowplan.sim.traces.manifests import plain
 from stowplan.sim.traces.model import Json, Trace, combined
 from stowplan.sim.traces.reading import opened
 from stowplan.sim.traces.recorded import NotAnObject, as_new
+from stowplan.sim.traces.recorded_lines import is_simulator_recording
 from stowplan.sim.traces.recorder import read_recording
 from stowplan.sim.traces.simulator_export import is_export, read_export
 from stowplan.workloads.fields import read_documents, read_yaml
@@ -55,34 +55,27 @@ def load_trace(
 
 
 def load_replay(file: Path, *, nodes: Path | None = None, reschedule: bool = False) -> Trace:
-    """The trace of a recording; damaged parts are left out and counted.
+    """The trace of a recording: a file, or a folder of rotated files. What is damaged is a gap.
 
     `nodes` is a file, as for `load_trace`, whose nodes replace the recorded ones.
     """
-    refuse_folder(file)
-    if not file.is_file():
-        raise ConfigError("no such file", where=str(file))
-    if not file.stat().st_size:
+    for part in recording_files(file):
+        if not part.exists():
+            raise ConfigError("no such file", where=str(part))
+    if file.is_file() and not file.stat().st_size:
         raise ConfigError(
             "is empty. Fix: give a file that `stowplan record` wrote", where=str(file)
         )
-    if not is_recording(file) and _kind(file) not in (".jsonl", ".ndjson"):
-        raise ConfigError(
-            "is not a recording. Fix: give a file that `stowplan record` wrote", where=str(file)
-        )
+    is_simulators = _kind(file) in (".jsonl", ".ndjson") and is_simulator_recording(file)
+    if not is_recording(file) and not is_simulators:
+        raise ConfigError(NOT_A_RECORDING, where=str(file))
     if nodes is None:
         trace = read_recording(file, skip_broken=True, reschedule=reschedule)
         if not trace.nodes:
-            raise ConfigError(_without_nodes(trace), where=str(file))
+            raise ConfigError("has no node. Fix: give some with --nodes", where=str(file))
         return trace
     main = read_recording(file, skip_broken=True, reschedule=True, without=("Node", "CSINode"))
     return combined(_load_nodes(nodes, None, None, skip_broken=False), main)
-
-
-def _without_nodes(trace: Trace) -> str:
-    if damage := trace.reading.examples:
-        return f"{printable(damage[0].reason)}; there is no node in what can be read of it"
-    return "has no node. Fix: give some with --nodes"
 
 
 def _load(

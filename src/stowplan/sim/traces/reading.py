@@ -11,7 +11,7 @@ import gzip
 import io
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -29,6 +29,10 @@ _FIX = (
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
+class CannotUnpack(ConfigError):
+    """A file is not packed as its name says, or it is damaged."""
+
+
 class BrokenRows:
     """The broken rows of one file."""
 
@@ -38,6 +42,9 @@ class BrokenRows:
         self.count = 0
         self._examples: list[BrokenRow] = []
         self._gaps: list[tuple[float, str]] = []
+        #: Of a recording of `stowplan record`: the time of the latest line. There, a line that is
+        #: skipped is a gap.
+        self.at: float | None = None
 
     def gap(self, at: float, note: str) -> None:
         """Note a moment before which changes may be missing."""
@@ -46,6 +53,9 @@ class BrokenRows:
 
     def add(self, line: int, reason: str) -> None:
         """Count a broken row; if none may be skipped, the hundredth raises."""
+        if self._skip and self.at is not None:
+            self.gap(self.at, f"line {line}: {reason}")
+            return
         self.count += 1
         if len(self._examples) < _TOLD:
             where = f"{self._file}:{line}" if line else str(self._file)
@@ -53,12 +63,23 @@ class BrokenRows:
         if not self._skip and self.count >= _ENOUGH:
             self._fail(f"{self.count} broken rows so far, reading stopped there")
 
+    def refuse(self, damage: Sequence[str]) -> None:
+        """Count damage that has been noted as gaps as broken rows, too, if none may be skipped."""
+        if not self._skip:
+            for text in damage:
+                self.add(0, text)
+
     def check(self, read: int, left_out: int = 0) -> None:
         """Raise at the end of the file if broken rows must not be skipped, or no row is left."""
         if self.count and not self._skip:
             self._fail(f"{self.count} broken rows" if self.count > 1 else "")
         if self.count and not read:
             self._fail(f"not one row can be used, {self.count} are broken")
+        if not read and self.at is not None:
+            raise ConfigError(
+                "has no objects: the recorded cluster was empty. Fix: give another recording",
+                where=str(self._file),
+            )
         if not read:
             why = f": `where` and `limit` leave out all {left_out} rows" if left_out else ""
             raise ConfigError(
@@ -89,7 +110,9 @@ def opened(file: Path) -> Iterator[io.TextIOWrapper]:
                 buffered, encoding="utf-8-sig", errors="surrogateescape", newline=""
             )
     except (EOFError, gzip.BadGzipFile, zlib.error, tarfile.TarError) as problem:
-        raise ConfigError(f"cannot be unpacked: {problem}", where=str(file)) from None
+        raise CannotUnpack(
+            f"cannot be unpacked: {problem}. Fix: give a complete file", where=str(file)
+        ) from None
     except OSError as problem:
         reason = problem.strerror or str(problem)
         raise ConfigError(f"cannot be read: {reason}", where=str(file)) from None

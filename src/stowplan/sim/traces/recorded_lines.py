@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,16 @@ from stowplan.clock import parse_rfc3339
 from stowplan.loader.files import read_lines
 from stowplan.loader.json_text import UNREADABLE, json_decoder
 from stowplan.recording.entries import BY_KIND, EntryType
-from stowplan.recording.reading import Problems, SessionTimes, is_recording, read_sessions
+from stowplan.recording.reading import Problems, is_recording, read_sessions
 from stowplan.sim.traces.completed import completed
 from stowplan.sim.traces.model import Json
-from stowplan.sim.traces.reading import BrokenRows, is_text, opened
+from stowplan.sim.traces.reading import BrokenRows, CannotUnpack, is_text, opened
 
 #: Lines are written in order, but their times are taken a moment before.
 _TOLERATED_S = 60.0
 _EVENTS = {EntryType.ADDED: "Add", EntryType.MODIFIED: "Update", EntryType.DELETED: "Delete"}
+#: Lines of a file in which a line of the simulator's is expected.
+_PROBED_LINES = 100
 _decode = json_decoder(dict[str, Any])
 
 
@@ -49,20 +52,35 @@ def recorded_lines(file: Path, broken: BrokenRows) -> Iterator[Line]:
     return _own(file, broken) if is_recording(file) else _simulators(file, broken)
 
 
+def is_simulator_recording(file: Path) -> bool:
+    """Whether one of the first lines is a line of kube-scheduler-simulator's recordings."""
+    if is_recording(file):
+        return False
+    try:
+        with opened(file) as text:
+            for raw in islice(read_lines(text, str(file)), _PROBED_LINES):
+                try:
+                    _parsed(raw)
+                except ValueError:
+                    continue
+                return True
+    except CannotUnpack:
+        pass
+    return False
+
+
 def _own(file: Path, broken: BrokenRows) -> Iterator[Line]:
     """A session that was appended after a restart goes on where the one before ended."""
-    problems, times = Problems(), SessionTimes()
-    number, is_initial = 0, True
+    problems = Problems()
+    number, latest, is_initial = 0, 0.0, True
     there: dict[tuple[str, str, str], Json] = {}
     for session in read_sessions(file, problems):
-        if pause := times.begin(session.header):
-            broken.gap(times.latest, pause)
         gone = dict(there)
         for entry in session.entries:
             number += 1
-            latest = times.at(entry.at)
-            if entry.type is EntryType.GAP and entry.kind:  # others are damage, told below
-                broken.gap(latest, f"{entry.kind}: {entry.note}")
+            broken.at = latest = entry.at
+            if entry.type is EntryType.GAP:
+                broken.gap(latest, entry.note)
             if entry.type is EntryType.SYNCED:
                 for identity in gone.values():
                     yield Line(number, latest, "Delete", identity, is_whole=True)
@@ -92,9 +110,8 @@ def _own(file: Path, broken: BrokenRows) -> Iterator[Line]:
                     "metadata": {"name": key[2], "namespace": key[1]},
                 }
             yield Line(number, latest, event, completed(resource), True, is_initial)
-    for text in problems.examples:
-        broken.add(0, text)
-    yield Line(number, times.latest, "End", {}, is_whole=True)
+    broken.refuse(problems.examples)
+    yield Line(number, latest, "End", {}, is_whole=True)
 
 
 def _simulators(file: Path, broken: BrokenRows) -> Iterator[Line]:

@@ -12,7 +12,6 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeGuard
 
 import msgspec
 
@@ -115,8 +114,8 @@ def _learn(facts: _Facts, line: Line) -> None:
         life.finished = line.at
 
 
-def _is_of_cluster(line: Line, event: Event) -> TypeGuard[Arrival]:
-    return line.is_initial and isinstance(event, Arrival) and event.manifest["kind"] != "Pod"
+def _is_of_cluster(line: Line, event: Arrival) -> bool:
+    return line.is_initial and event.manifest["kind"] != "Pod"
 
 
 def _is_known(made: Json) -> bool:
@@ -152,12 +151,12 @@ class _Walk:
         for line, event in self._changes():
             if not line.is_initial:
                 return
-            if _is_of_cluster(line, event):
+            if isinstance(event, Arrival) and _is_of_cluster(line, event):
                 yield event.manifest
 
     def events(self) -> Iterator[Event]:
         for line, event in self._changes():
-            if not _is_of_cluster(line, event):
+            if not (isinstance(event, Arrival) and _is_of_cluster(line, event)):
                 yield event
 
     def _changes(self) -> Iterator[tuple[Line, Event]]:
@@ -191,7 +190,8 @@ class _Walk:
             return Arrival(line.at, made)
         if phase_of(line.resource) in _FINISHED:
             return None  # over before we looked: it takes no room
-        life = self._facts.lives[_identity(line.resource)]
+        # A file that is still written may have grown since the first pass.
+        life = self._facts.lives.get(_identity(line.resource), _Life())
         if life.finished is None:
             return Arrival(line.at, made)
         run_s = round(life.finished - (line.at if life.started is None else life.started), 3)

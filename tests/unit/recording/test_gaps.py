@@ -1,0 +1,246 @@
+"""Gaps of recordings: every command reports the same ones, and a useless recording is an error."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from stowplan.recording.gzip_lines import LineWriter
+from stowplan.recording.reading import find_gaps
+from stowplan.sim.results.comparing import figures_of
+from stowplan.sim.results.files import load
+from tests.unit.recording.test_bad_recordings import (
+    BOUND,
+    COMMANDS,
+    HEADER,
+    STORY,
+    SYNCED,
+    Json,
+    Run,
+    node,
+    packed,
+    pod,
+    stowplan,
+    written,
+)
+
+__all__ = ["stowplan"]
+
+LATER: Final = {**HEADER, "startedAt": "2026-01-02T03:04:35Z"}
+AGAIN: Final = [node(), *(pod(f"p{n}", 0.0) for n in range(9)), SYNCED, pod("late", 1.0)]
+END: Final = {"at": 9.5, "type": "END", "note": "stopped"}
+ROTATED: Final = {**END, "note": "rotated"}
+KILLED: Final = "the recorder was killed at 9.0 s; recording continued at 30.0 s"
+
+
+def unfinished(*lines: Json) -> bytes:
+    """What a recorder leaves that is killed after a flush."""
+    file = io.BytesIO()
+    writer = LineWriter(file)
+    for line in lines:
+        writer.add(json.dumps(line).encode())
+    writer.flush()
+    return file.getvalue()
+
+
+def flipped(data: bytes, place: int, count: int = 10) -> bytes:
+    changed = bytearray(data)
+    for at in range(place, place + count):
+        changed[at] ^= 0x5A
+    return bytes(changed)
+
+
+def sweep_of(folder: Path, path: Path) -> Path:
+    file = folder / "sweep.yaml"
+    file.write_text(f"workloads: [{{recording: {path.name}}}]\n")
+    return file
+
+
+def reported(stowplan: Run, path: Path) -> list[list[tuple[str, str]]]:
+    """Times and notes of the gaps, as replay, replay --follow and compare report them."""
+    _, out, err = stowplan("replay", path, "-o", "json")
+    replayed = re.findall(r"gap at ([\d,.]+ s): (.*)", err)
+    assert json.loads(out)["counts"].get("gaps", 0) == len(replayed)
+    _, out, _ = stowplan("replay", "--follow", path)
+    followed = re.findall(r"gap at ([\d,.]+ s): (.*)", out)
+    _, out, _ = stowplan("compare", path, "-o", "json")
+    (run,) = json.loads(out)["runs"]
+    assert run["figures"]["gaps"] == len(run["gaps"])
+    compared = [(f"{each['at']:,.1f} s", each["note"]) for each in run["gaps"]]
+    return [replayed, followed, compared]
+
+
+@pytest.mark.parametrize(
+    ("content", "gaps"),
+    [
+        (packed(*STORY, END), []),
+        (unfinished(*STORY, END), []),
+        (packed(*STORY, END) + packed(LATER, *AGAIN, END), ["recording stopped at 9.5 s and"]),
+        (unfinished(*STORY) + packed(LATER, *AGAIN, END), [KILLED]),
+        (unfinished(*STORY)[:-7] + packed(LATER, *AGAIN, END), ["the recorder was killed at"]),
+        (unfinished(*STORY), ["the recording breaks off at 9.0 s: its recorder was killed or"]),
+        (
+            packed(*STORY) + flipped(packed(*BOUND), 90) + packed(pod("late", 30.0), END),
+            ["the recording is damaged at byte"],
+        ),
+        (
+            packed(*STORY) + flipped(packed(*BOUND), 90) + packed(LATER, *AGAIN, END),
+            ["the recording is damaged at byte"],
+        ),
+        (
+            flipped(packed(*STORY), 60) + packed(LATER, *AGAIN, END),
+            ["the recording is damaged at byte"],
+        ),
+    ],
+    ids=[
+        *("whole", "killed after END", "stopped", "killed", "killed within a line", "cut off"),
+        *("damaged", "damaged before a session", "damaged in the snapshot"),
+    ],
+)
+def test_all_commands_report_the_same_gaps(
+    tmp_path: Path, stowplan: Run, content: bytes, gaps: list[str]
+) -> None:
+    path = written(tmp_path, content)
+    first, *others = reported(stowplan, path)
+    assert all(each == first for each in others), others
+    assert [note.startswith(expected) for (_, note), expected in zip(first, gaps, strict=True)] == [
+        True
+    ] * len(gaps), first
+
+
+def test_a_gap_says_which_time_is_lost(tmp_path: Path) -> None:
+    damaged = packed(*STORY) + flipped(packed(*BOUND), 20)
+    ((at, note),) = find_gaps(written(tmp_path, damaged))
+    assert at == 9.0
+    assert re.fullmatch(
+        r"the recording is damaged at byte \d+: everything after 9\.0 s is lost", note
+    )
+    ((at, note),) = find_gaps(written(tmp_path, damaged + packed(pod("late", 1800.0))))
+    assert at == 1800.0
+    assert note.endswith(": changes between 9.0 s and 1,800.0 s are lost")
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, ("sweep",)], ids=" ".join)
+@pytest.mark.parametrize("place", [120, 200])
+def test_a_recording_without_a_readable_snapshot(
+    tmp_path: Path, stowplan: Run, command: tuple[str, ...], place: int
+) -> None:
+    """A small recording is one compressed block, which damage loses from there on."""
+    nodes = [node(f"node-{number}") for number in range(40)]
+    path = written(tmp_path, flipped(packed(HEADER, *nodes, *STORY[2:]), place, 20))
+    file = sweep_of(tmp_path, path) if command == ("sweep",) else path
+    code, out, err = stowplan(*command, file)
+    assert (code, out) == (2, "")
+    assert re.fullmatch(
+        rf"Error: {path}: the recording is damaged at byte \d+, before its first snapshot of the"
+        r" cluster ends\. Fix: give another recording\n",
+        err,
+    )
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_header_alone(tmp_path: Path, stowplan: Run, command: tuple[str, ...]) -> None:
+    path = written(tmp_path, packed(HEADER))
+    code, _, err = stowplan(*command, path)
+    why = "nothing after its header can be read. Fix: give another recording"
+    assert (code, err) == (2, f"Error: {path}: {why}\n")
+
+
+def test_a_recording_of_an_empty_cluster(tmp_path: Path, stowplan: Run) -> None:
+    path = written(tmp_path, packed(HEADER, SYNCED))
+    code, _, err = stowplan("replay", path)
+    why = "has no objects: the recorded cluster was empty. Fix: give another recording"
+    assert (code, err) == (2, f"Error: {path}: {why}\n")
+
+
+@pytest.mark.parametrize("command", COMMANDS[:2], ids=" ".join)
+@pytest.mark.parametrize(
+    "content",
+    [
+        gzip.compress(b'{"a":1}\n'),
+        gzip.compress(b"<html>\n<head>\n</head>\n<body>\n</body>\n</html>\n"),
+        packed(*STORY)[:12],
+        b"plain text",
+    ],
+    ids=["JSON", "HTML", "cut off", "text"],
+)
+def test_files_of_other_programs(
+    tmp_path: Path, stowplan: Run, command: tuple[str, ...], content: bytes
+) -> None:
+    path = written(tmp_path, content)
+    code, _, err = stowplan(*command, path)
+    why = "is not a recording, or its beginning is lost"
+    fix = "give a file that `stowplan record` wrote"
+    assert (code, err) == (2, f"Error: {path}: {why}. Fix: {fix}\n")
+
+
+def test_gaps_are_a_figure_of_recordings_and_replays(tmp_path: Path, stowplan: Run) -> None:
+    path = written(tmp_path, unfinished(*STORY) + packed(LATER, *AGAIN, END))
+    result = tmp_path / "again.json.gz"
+    assert stowplan("replay", path, "--result", result)[0] == 0
+    assert [(each.at, each.note) for each in load(result).gaps] == [(30.0, KILLED)]
+    for files in ([path], [result], [path, result]):
+        code, _, err = stowplan("compare", *files, "--fail-on", "gaps>0")
+        assert (code, err) == (1, f"FAIL {files[-1].name}: gaps is 1 (>0)\n")
+    whole = written(tmp_path, packed(*STORY, END))
+    assert stowplan("compare", whole, "--fail-on", "gaps>0")[0] == 0
+
+
+def test_a_result_without_gaps_has_none(tmp_path: Path) -> None:
+    """Results of older versions have no such field."""
+    path = tmp_path / "old.json"
+    path.write_text('{"run":"stowplan/run/v1","name":"old","seconds":1.0}')
+    assert figures_of(load(path))["gaps"] == 0
+
+
+def test_a_folder_is_one_recording(tmp_path: Path, stowplan: Run) -> None:
+    """Rotation loses nothing; a kill and a missing file do. Other files are ignored."""
+    times = ("03:04:05", "03:04:15", "03:04:45", "04:00:00")
+    names = [f"2026-01-02T{time.replace(':', '')}Z.jsonl.gz" for time in times]
+    headers = [{**HEADER, "startedAt": f"2026-01-02T{time}Z"} for time in times]
+    folder = tmp_path / "recordings"
+    folder.mkdir()
+    contents = [
+        packed(*STORY, ROTATED),
+        unfinished(headers[1], *AGAIN),
+        packed(headers[2], *AGAIN, pod("later", 5.0), ROTATED),
+        packed(headers[3], *AGAIN, END),
+    ]
+    for name, content in reversed(list(zip(names, contents, strict=True))):
+        (folder / name).write_bytes(content)
+    (folder / "notes.jsonl.gz").write_bytes(b"other")
+    (folder / "2026-01-02T050000Z.jsonl.gz").touch()  # killed before it wrote anything
+    first, *others = reported(stowplan, folder)
+    assert all(each == first for each in others), others
+    assert first == [
+        ("40.0 s", "the recorder was killed at 11.0 s; recording continued at 40.0 s"),
+        ("3,355.0 s", "recording stopped at 49.5 s and continued at 3,355.0 s"),
+    ]
+    code, out, _ = stowplan("replay", folder)
+    assert code == 0
+    assert "of 13 pods bound, 3 deleted; 2 gaps in the recording; " in out
+    (folder / names[1]).write_bytes(flipped(contents[1], 3, 6))
+    ((_, note), _) = find_gaps(folder)
+    assert note.startswith(f"{names[1]} is damaged at byte ")
+
+
+def test_a_sweep_reports_the_gaps_of_its_recordings(tmp_path: Path, stowplan: Run) -> None:
+    path = written(tmp_path, unfinished(*STORY) + packed(LATER, *AGAIN, END))
+    code, out, err = stowplan("sweep", sweep_of(tmp_path, path), "--workers", "1", "-o", "json")
+    assert code == 0
+    assert f"Warning: {path}: gap at 30.0 s: {KILLED}\n" in err
+    assert json.loads(out)["rows"][0]["gaps"] == 1
+
+
+def test_a_sweep_takes_files_alone(tmp_path: Path, stowplan: Run) -> None:
+    folder = tmp_path / "recordings"
+    folder.mkdir()
+    code, _, err = stowplan("sweep", sweep_of(tmp_path, folder))
+    assert code == 2
+    assert err.endswith(f"{folder}: is a folder. Fix: give one of its files\n")
