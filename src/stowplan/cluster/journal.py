@@ -95,9 +95,10 @@ class Journal(ChangeLog[int]):
         return self._rows
 
     def as_array(self, rows: list[int]) -> Rows:
-        """Rows as an index array, read only; the latest of `entries_since` are converted once."""
+        """Rows as an index array; the latest of `entries_since` are converted once."""
         if rows is not self._rows:
             return np.array(rows, dtype=np.intp)
         if self._array is None:
             self._array = np.array(rows, dtype=np.intp)
+            self._array.flags.writeable = False  # several readers share it
         return self._array
