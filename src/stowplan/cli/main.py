@@ -17,7 +17,7 @@ from click.shell_completion import CompletionItem
 
 from stowplan import __version__
 from stowplan.cli.groups import CommandGroup
-from stowplan.errors import StowplanError
+from stowplan.errors import ConfigError, StowplanError
 from stowplan.present.pipes import EXIT_PIPE_CLOSED, drop_output, is_stdout_closed, watch_stdout
 from stowplan.present.sigterm import EXIT_TERMINATED, sigterm_as_ctrl_c
 
@@ -243,16 +243,27 @@ def _run(command: click.Command, prog_name: str, argv: list[str]) -> int:
         error.show()
         return error.exit_code
     except StowplanError as error:
-        from stowplan.logs import printable
-
-        for line in str(error).splitlines() or [type(error).__name__]:
-            click.echo(f"Error: {printable(line)}", err=True)
+        _say(*(str(error).splitlines() or [type(error).__name__]))
         return error.exit_code
+    except OSError as error:
+        # Even asking whether a file exists can fail: no permission, or a name that is too long.
+        file = str(error.filename)
+        if not any(given == file or given.endswith(f"={file}") for given in argv):
+            raise
+        _say(f"{file}: cannot be read: {error.strerror}")
+        return ConfigError.exit_code
     except (click.Abort, KeyboardInterrupt):
         return EXIT_INTERRUPTED
     except PipeClosed:
         return EXIT_PIPE_CLOSED
     return code if isinstance(code, int) else 0
+
+
+def _say(*errors: str) -> None:
+    from stowplan.logs import printable
+
+    for line in errors:
+        click.echo(f"Error: {printable(line)}", err=True)
 
 
 def _forget_service_links() -> None:

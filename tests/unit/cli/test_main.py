@@ -240,3 +240,21 @@ def test_a_closed_pipe_is_no_error(lines: int) -> None:
     finally:
         os.close(writing)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize(
+    "command", ["replay", "replay --follow", "compare", "simulate", "sweep", "decide"]
+)
+def test_a_file_that_cannot_be_looked_at(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    file = "a" * 300 + ".gz"
+    with pytest.raises(SystemExit) as ended:
+        frame.main([*command.split(), file])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == f"Error: {file}: cannot be read: File name too long\n"
+
+
+def test_other_trouble_with_files_keeps_its_traceback(
+    command: Callable[[Callable[[], object]], int],
+) -> None:
+    with pytest.raises(PermissionError):
+        command(raising(PermissionError(13, "Permission denied", "ours")))

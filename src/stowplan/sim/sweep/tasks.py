@@ -7,7 +7,7 @@ the contents of files but not their paths, so files can be moved.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -117,8 +117,8 @@ def inputs_of(files: list[Path]) -> dict[str, str]:
     waiting = list(files)
     while waiting:
         file = waiting.pop(0)
-        if not _is_file(file):
-            is_folder = file.is_dir()
+        if not _answers(file.is_file):
+            is_folder = _answers(file.is_dir)
             why = "is a folder. Fix: give one of its files" if is_folder else "no such file"
             raise ConfigError(why, where=str(file))
         file = file.resolve()
@@ -146,14 +146,14 @@ def _named_in(file: Path) -> list[Path]:
         elif isinstance(value, str) and 0 < len(value) < 256 and "\n" not in value:
             # `my_file.py:Class` refers to a plugin.
             path = file.parent / value.partition(":")[0]
-            if _is_file(path):
+            if _answers(path.is_file):
                 named.append(path)
     return named
 
 
-def _is_file(path: Path) -> bool:
+def _answers(question: Callable[[], bool]) -> bool:
     try:
-        return path.is_file()
+        return question()
     except OSError:  # a name that is too long
         return False
 
