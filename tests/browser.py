@@ -37,6 +37,8 @@ FLAGS = (
     "--remote-debugging-port=0",
 )
 _START_S = 90.0
+#: What Chromium answers if a page was left while it was asked.
+_NAVIGATED = "Inspected target navigated or closed"
 _numbers = count(1)
 
 
@@ -69,7 +71,10 @@ class Tab:
         while True:
             message = await self._socket.receive_json()
             if message.get("id") == number:
-                assert "error" not in message, (method, message["error"])
+                problem = message.get("error", {})
+                if problem.get("message") == _NAVIGATED and method == "Runtime.evaluate":
+                    return await self.call(method, **params)  # ask the page that came instead
+                assert not problem, (method, problem)
                 result: dict[str, Any] = message["result"]
                 return result
             self._note(message)

@@ -200,7 +200,7 @@ def test_a_shadow_whose_gate_is_on_names_rules_that_it_cannot_read(server: Embed
     refuse(server, 403)
     report, said = shadowed(server, *GATE)
     assert report["agreement"] == 1
-    assert "Warning: decided without devicetaintrules: " in said
+    assert "Warning: this account may not list devicetaintrules: " in said
 
 
 @pytest.mark.parametrize("is_on", [True, False])
