@@ -45,7 +45,7 @@ def _try(path: Path, where: str) -> None:
             f"the folder {path.parent} does not exist. Fix: mkdir -p {path.parent}", where=where
         )
     if not path.exists():
-        # Without a name: somebody may be waiting for the file to appear.
+        # Without a name: a script may wait for the file to appear.
         tempfile.TemporaryFile(dir=path.parent).close()
     elif path.is_file():
         os.close(os.open(path, os.O_WRONLY))

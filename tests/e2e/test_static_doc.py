@@ -202,7 +202,7 @@ class Walk:
     def _has_logged(self, expected: list[str]) -> bool:
         assert self._daemon is not None
         lines = [comparable(line) for line in self._daemon.lines if " - INFO - " in line]
-        # Whoever deletes by name, as the stand-in of a kubelet does, may meet the next pod of that
+        # A delete by name, such as that of the stand-in of a kubelet, may hit the next pod of that
         # name, which is then made and placed once more.
         return [line for line, _ in groupby(lines)] == expected
 

@@ -170,7 +170,7 @@ def walk(stage: StaticStage, scheduler: StaticProcess) -> None:
     told += [f"Pod {pod} scheduled on node {CONTROL_PLANE}" for pod in ("bare", *WEB)]
     told += [f"Pod {pod} scheduled on node {WORKER}" for pod in ("web-0", "last")]
 
-    # Whoever deletes by name, as the stand-in of a kubelet does, may meet the next pod of that
+    # A delete by name, such as that of the stand-in of a kubelet, may hit the next pod of that
     # name, which is then made and placed once more.
     def placed() -> list[str]:
         return [line for line, _ in groupby(scheduled(scheduler.lines))]

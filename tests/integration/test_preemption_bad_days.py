@@ -63,7 +63,7 @@ def test_a_preemptor_deleted_in_the_middle(target: Target) -> None:
         create(target, name, "low", cpu="1")
     target.wait_bound(*victims)
 
-    # Three are told at once, and that takes until the scheduler has heard of the end.
+    # Three evictions go out at once, and wait until the scheduler has seen the preemptor end.
     def wait_heard(_: str) -> None:
         heard = '"Delete event for unscheduled pod" pod="default/high"'
         wait_for("the scheduler to hear of it", lambda: heard in scheduler.log)
