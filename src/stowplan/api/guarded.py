@@ -9,7 +9,7 @@ the check ends within `timeout_s`, with or without an answer.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Unpack
@@ -44,7 +44,7 @@ class GuardedRequests:
 
     def stream(
         self, path: str, *, params: Params, inactivity_s: float
-    ) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
+    ) -> AbstractAsyncContextManager[AsyncIterable[Chunk]]:
         return self._transport.stream(path, params=params, inactivity_s=inactivity_s)
 
     async def close(self) -> None:

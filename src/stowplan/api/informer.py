@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Generic, Protocol, TypeVar
@@ -383,22 +383,24 @@ class Informer(Generic[T]):
             self._has_delivered = False
             self._client.reachability.recovered(self._source)
             try:
-                async for batch in stream.batches():
-                    self.heard_at = self._clock.monotonic()
-                    for event in batch:
-                        self._apply_event(event)
-                    if not self._has_delivered:
-                        self._has_delivered = True
-                        self._succeeded()
+                await stream.deliver(self._receive)
             finally:
                 self._is_following = False
+
+    def _receive(self, batch: Sequence[AnyEvent]) -> None:
+        self.heard_at = self._clock.monotonic()
+        for event in batch:
+            self._apply_event(event)
+        if not self._has_delivered:
+            self._has_delivered = True
+            self._succeeded()
 
     def _apply_event(self, event: AnyEvent) -> None:
         if event.type == EventType.BOOKMARK:
             self._apply_bookmark(event)
             return
         try:
-            obj = object_of(event, self._resource.type, self._decode)
+            obj = object_of(event, self._resource.type, self._decode, self.store)
         except UNREADABLE as error:
             self._apply_unreadable(event, error)
             return

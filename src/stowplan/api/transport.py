@@ -11,7 +11,7 @@ import asyncio
 import random
 import re
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from enum import StrEnum
 from typing import Any, Final, Protocol, TypeAlias, TypedDict, Unpack
@@ -93,7 +93,7 @@ class Requests(Protocol):
 
     def stream(
         self, path: str, *, params: Params, inactivity_s: float
-    ) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]: ...
+    ) -> AbstractAsyncContextManager[AsyncIterable[Chunk]]: ...
 
     async def close(self) -> None: ...
 

@@ -10,8 +10,10 @@ skipping the line might.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Mapping, Sequence
 from enum import StrEnum
+from functools import cache
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
@@ -53,10 +55,15 @@ class RawEvent(msgspec.Struct, frozen=True, gc=False):
 
 
 class ObjectEvent(msgspec.Struct, frozen=True, gc=False):
-    """One change of a server in this process. The object is the server's: read only."""
+    """One change of a server in this process. The objects are the server's: read only.
+
+    `previous` is what the stream showed of the object before. Its parts that are in `object` too
+    have not changed.
+    """
 
     type: str
     object: dict[str, Any]
+    previous: dict[str, Any] | None = None
 
     @property
     def raw(self) -> msgspec.Raw:
@@ -68,11 +75,49 @@ AnyEvent: TypeAlias = RawEvent | ObjectEvent
 Chunk: TypeAlias = bytes | list[ObjectEvent]
 
 
-def object_of(event: AnyEvent, kind: type[T], decode: Callable[[msgspec.Raw], T]) -> T:
-    """The object of an event; raises one of `UNREADABLE`. `decode` is the decoder of the kind."""
+class PushedEvents(ABC, AsyncIterable[list[ObjectEvent]]):
+    """The stream of a server in this process, which can call its reader."""
+
+    @abstractmethod
+    async def push(self, receive: Callable[[list[ObjectEvent]], None]) -> None:
+        """Call `receive` with what arrives together; return at the end of the stream."""
+
+
+def object_of(
+    event: AnyEvent,
+    kind: type[T],
+    decode: Callable[[msgspec.Raw], T],
+    store: Mapping[str, T] | None = None,
+) -> T:
+    """The object of an event; raises one of `UNREADABLE`. `decode` is the decoder of the kind.
+
+    What has not changed since the version in `store`, by `namespace/name`, is taken from there.
+    """
     if isinstance(event, RawEvent):
         return decode(event.object)
-    return msgspec.convert(event.object, kind)
+    obj, previous = event.object, event.previous
+    if store is None or previous is None or obj.get("spec") is not previous.get("spec"):
+        return msgspec.convert(obj, kind)
+    metadata = previous["metadata"]
+    namespace, name = metadata.get("namespace"), metadata["name"]
+    known: Any = store.get(f"{namespace}/{name}" if namespace else name)
+    if known is None or known.metadata.resource_version != metadata["resourceVersion"]:
+        return msgspec.convert(obj, kind)
+    struct: Any = kind
+    parts: dict[str, Any] = {}
+    for field, sent_as, type_ in _fields(struct):
+        part = obj.get(sent_as)
+        if part is previous.get(sent_as):
+            parts[field] = getattr(known, field)
+        elif part is not None:
+            parts[field] = msgspec.convert(part, type_)
+    return kind(**parts)
+
+
+@cache
+def _fields(struct: type[msgspec.Struct]) -> list[tuple[str, str, Any]]:
+    """The name, the name on the wire and the type of each field."""
+    return [(each.name, each.encode_name, each.type) for each in msgspec.structs.fields(struct)]
 
 
 class PartialObject(msgspec.Struct, frozen=True, gc=False):
@@ -110,37 +155,66 @@ class LineSplitter:
 
 
 class WatchStream:
-    """An open watch. `batches` ends when the server ends it, as it does every few minutes."""
+    """An open watch, which ends when the server ends it, as it does every few minutes.
 
-    def __init__(self, chunks: AsyncIterator[Chunk], *, request: str) -> None:
+    Reading it raises the typed error of an ERROR event (Gone: list again) and ApiUnavailable for
+    bytes that are no watch events; what came before the bad line is handed out first.
+    """
+
+    def __init__(self, chunks: AsyncIterable[Chunk], *, request: str) -> None:
         self._chunks = chunks
         self._request = request
 
-    async def batches(self) -> AsyncIterator[list[AnyEvent]]:
-        """Events in order, as many at a time as arrived together.
+    async def deliver(self, receive: Callable[[Sequence[AnyEvent]], None]) -> None:
+        """Call `receive` with events in order, as many at a time as arrived together."""
+        if not isinstance(self._chunks, PushedEvents):
+            async for batch in self.batches():
+                receive(batch)
+            return
 
-        Raises the typed error of an ERROR event (Gone: list again) and ApiUnavailable for bytes
-        that are no watch events; what came before the bad line is handed out first.
-        """
+        def check(arrived: list[ObjectEvent]) -> None:
+            events, failure = self._checked(arrived)
+            if events:
+                receive(events)
+            if failure is not None:
+                raise failure
+
+        await self._chunks.push(check)
+
+    async def batches(self) -> AsyncIterator[Sequence[AnyEvent]]:
+        """The same, to be iterated over."""
         splitter = LineSplitter()
         async for chunk in self._chunks:
-            events: list[AnyEvent] = []
-            failure: Exception | None = None
-            arrived: Iterable[AnyEvent]
-            try:
-                if isinstance(chunk, list):
-                    arrived = chunk
-                else:
-                    arrived = map(_decode_event, splitter.feed(chunk))
-                for event in arrived:
-                    if event.type == EventType.ERROR:
-                        failure = error_from_status(bytes(event.raw), request=self._request)
-                        break
-                    events.append(event)
-            except UNREADABLE as error:
-                failure = ApiUnavailable(f"{self._request}: not a watch event: {error}")
-                failure.__cause__ = error
+            events: Sequence[AnyEvent]
+            if isinstance(chunk, list):
+                events, failure = self._checked(chunk)
+            else:
+                events, failure = self._decoded(splitter, chunk)
             if events:
                 yield events
             if failure is not None:
                 raise failure
+
+    def _checked(
+        self, arrived: list[ObjectEvent]
+    ) -> tuple[Sequence[ObjectEvent], Exception | None]:
+        """The events, and the error that ends the stream: of a server of ours, always the last."""
+        if arrived and arrived[-1].type == EventType.ERROR:
+            *events, last = arrived
+            return events, error_from_status(bytes(last.raw), request=self._request)
+        return arrived, None
+
+    def _decoded(
+        self, splitter: LineSplitter, chunk: bytes
+    ) -> tuple[list[RawEvent], Exception | None]:
+        events: list[RawEvent] = []
+        try:
+            for event in map(_decode_event, splitter.feed(chunk)):
+                if event.type == EventType.ERROR:
+                    return events, error_from_status(bytes(event.raw), request=self._request)
+                events.append(event)
+        except UNREADABLE as error:
+            failure = ApiUnavailable(f"{self._request}: not a watch event: {error}")
+            failure.__cause__ = error
+            return events, failure
+        return events, None

@@ -20,6 +20,7 @@ from stowplan.clock import parse_rfc3339, rfc3339, rfc3339_micro
 
 _INDEX = re.compile(r"\[\d+\]")
 _NANOS_IN_MILLI = 10**6
+_TEXT = {str}
 _INT_BOUNDS = {"int32": 2**31, "int64": 2**63}
 _ZEROS: dict[str, Any] = {"bool": False, "int32": 0, "int64": 0, "Time": None, "MicroTime": None}
 _LAYOUTS = {
@@ -76,9 +77,15 @@ def _struct(struct: Struct, value: Json, path: str, unknown: list[str]) -> Json:
                 result[name] = ""
             continue
         place = f"{path}.{name}" if path else name
-        make = _collection if field.container else _element
         try:
-            made = make(struct, field, item, place, unknown)
+            if field.container:
+                made = _collection(struct, field, item, place, unknown)
+            elif field.is_struct and type(item) is dict:
+                # Go's omitempty leaves out no struct.
+                result[name] = _struct(structs()[field.type], item, place, unknown)
+                continue
+            else:
+                made = _element(struct, field, item, place, unknown)
         except Mismatch as problem:
             problem.path = problem.path or place
             raise
@@ -130,6 +137,8 @@ def _collection(struct: Struct, field: Field, value: Any, path: str, unknown: li
 
 
 def _map(struct: Struct, field: Field, value: Json, path: str, unknown: list[str]) -> Json:
+    if field.type == "string" and set(map(type, value.values())) <= _TEXT:
+        return dict(value)
     result = {}
     for key, item in value.items():
         try:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextvars import copy_context
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -99,6 +100,9 @@ class Subscription:
         #: the running loop, and so for the process's id, each time it is waited for.
         self._waiter: asyncio.Future[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        #: In place of `_waiter` while a reader follows: has its callback run soon.
+        self._call_soon: Callable[[], object] | None = None
+        self._is_called = False
         self._is_woken = False
         self._histories = tuple(histories)
         self.dropped = False
@@ -126,7 +130,11 @@ class Subscription:
     def wake(self) -> None:
         """Have `wait` return although there is nothing to take."""
         self._is_woken = True
-        if self._waiter is not None and not self._waiter.done():
+        if self._call_soon is not None:
+            if not self._is_called:
+                self._is_called = True
+                self._call_soon()
+        elif self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     async def wait(self, timeout_s: float | None = None) -> None:
@@ -149,6 +157,38 @@ class Subscription:
             self._waiter = None
             if timer is not None:
                 timer.cancel()
+
+    async def follow(self, look: Callable[[], None]) -> None:
+        """Call `look`, which must `take`, for all that is new, until dropped.
+
+        Raises what it raises. The same as a loop of `wait` and `take`, in the same turns of the
+        event loop, for less: no future and no coroutine is resumed for a change.
+        """
+        loop = asyncio.get_running_loop()
+        over = loop.create_future()
+        context = copy_context()
+
+        def look_until_nothing_is_new() -> None:
+            try:
+                while self._is_woken and not over.done():
+                    if self.dropped:
+                        over.set_result(None)
+                    else:
+                        look()
+            except Exception as error:
+                if not over.done():
+                    over.set_exception(error)
+            finally:
+                self._is_called = False
+
+        self._call_soon = lambda: loop.call_soon(look_until_nothing_is_new, context=context)
+        try:
+            self._is_called = True
+            look_until_nothing_is_new()
+            await over
+        finally:
+            self._call_soon = None
+            self._is_called = False
 
     def drop(self) -> None:
         self.dropped = True

@@ -7,7 +7,7 @@ lanes are missing. Used by the virtual target, where a request costs a function 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator
 from contextlib import asynccontextmanager
 
 import msgspec
@@ -81,14 +81,14 @@ class InProcess:
     @asynccontextmanager
     async def stream(
         self, path: str, *, params: Params, inactivity_s: float
-    ) -> AsyncIterator[AsyncIterator[list[ObjectEvent]]]:
+    ) -> AsyncIterator[AsyncIterable[list[ObjectEvent]]]:
         """A watch whose events have the server's own objects."""
         try:
             watch = self._cluster.rest.watch(self._request("GET", path, params))
         except ApiError as refusal:
             raise _as_sent(refusal, f"GET {path}") from None
         try:
-            yield watch.objects()
+            yield watch
         finally:
             watch.close()
 

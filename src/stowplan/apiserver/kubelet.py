@@ -78,16 +78,18 @@ class Kubelet:
                     change = Change("ADDED", record, None)
                     if self._wants(change):
                         self._see(change)
-            while True:
-                await subscription.wait()
-                for change in subscription.take():
-                    self._see(change)
+            await subscription.follow(self._look)
         except Exception:
             log.exception("The simulated kubelet failed: pods stay as they are")
             raise
         finally:
             subscription.close()
             self._inbox = None
+
+    def _look(self) -> None:
+        assert self._inbox is not None
+        for change in self._inbox.take():
+            self._see(change)
 
     @property
     def has_work(self) -> bool:

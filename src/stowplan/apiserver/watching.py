@@ -14,7 +14,7 @@ from typing import Final, TypeAlias, TypeVar
 
 import msgspec
 
-from stowplan.api.watch import ObjectEvent
+from stowplan.api.watch import ObjectEvent, PushedEvents
 from stowplan.apiserver import events
 from stowplan.apiserver.conforming import conform
 from stowplan.apiserver.history import Change, Json, Record, Subscription
@@ -38,8 +38,9 @@ BACKLOG_LIMIT = 100_000  # changes that a client may be behind before its watch 
 _MOMENT_S = 1e-6  # a timer may be early by so much
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 _ERROR: Final = "ERROR"
-#: The type of an event and the version of the object, or the status, that it shows.
-_Event: TypeAlias = tuple[str, Record]
+#: The type of an event, the version of the object, or the status, that it shows, and the version
+#: that the stream showed before.
+_Event: TypeAlias = tuple[str, Record, Record | None]
 T = TypeVar("T")
 
 
@@ -90,7 +91,7 @@ class Watches:
         send_initial = query.get("sendInitialEvents", "")
         if stream.with_initial_events(send_initial, text, version):
             state: list[_Event] = [
-                ("ADDED", events.view(target.kind, record))
+                ("ADDED", events.view(target.kind, record), None)
                 for record in self._store.records(target.kind, target.namespace)
                 if stream.selects(events.view(target.kind, record))
             ]
@@ -103,12 +104,18 @@ class Watches:
             changes = self._store.changes_since(target.kind, stream.version)
         except Failure as error:
             stream.failed = True
-            return [(_ERROR, Record(status_of(error), stream.version))]
+            return [(_ERROR, Record(status_of(error), stream.version), None)]
         return stream.selected(changes)
 
 
-class Watch:
-    """One open stream."""
+class Watch(PushedEvents):
+    """One open stream. Read it once, in one of the three ways."""
+
+    # Since reading began.
+    _loop: asyncio.AbstractEventLoop
+    _timer: asyncio.TimerHandle
+    _end: float
+    _next_bookmark: float
 
     def __init__(
         self, watches: Watches, stream: _Stream, subscription: Subscription, first: list[_Event]
@@ -125,38 +132,71 @@ class Watch:
         """Whole lines as they come, until the timeout or until the stream is dropped."""
         return self._run(self._stream.lines)
 
-    def objects(self) -> AsyncIterator[list[ObjectEvent]]:
+    def __aiter__(self) -> AsyncIterator[list[ObjectEvent]]:
         """The same as events, for a reader in this process."""
         return self._run(_as_objects)
 
+    async def push(self, receive: Callable[[list[ObjectEvent]], None]) -> None:
+        """The same, for a reader that is called."""
+        if self._first:
+            receive(_as_objects(self._first))
+            self._first = []
+        if self._stream.failed:
+            return
+
+        def look() -> None:
+            found = self._found()
+            if found:
+                receive(_as_objects(found))
+
+        self._start_timer()
+        try:
+            await self._subscription.follow(look)
+        finally:
+            self._timer.cancel()
+
     async def _run(self, render: Callable[[list[_Event]], T]) -> AsyncIterator[T]:
-        stream, subscription = self._stream, self._subscription
         if self._first:
             yield render(self._first)
             self._first = []
-        if stream.failed:
+        if self._stream.failed:
             return
-        loop = asyncio.get_running_loop()
-        interval_s = self._watches.bookmark_interval_s
-        end = loop.time() + stream.timeout_s
-        next_bookmark = loop.time() + interval_s if stream.bookmarks else end
-        # One timer for many waits: most end because something has changed.
-        timer = loop.call_at(min(end, next_bookmark), subscription.wake)
+        self._start_timer()
         try:
-            while not subscription.dropped:
-                await subscription.wait()
-                found = stream.selected(subscription.take())
-                now = loop.time() + _MOMENT_S
-                if stream.bookmarks and now >= next_bookmark:
-                    found.append(self._watches.bookmark(stream))
-                    next_bookmark = now + interval_s
-                    timer = loop.call_at(min(end, next_bookmark), subscription.wake)
+            while not self._subscription.dropped:
+                await self._subscription.wait()
+                found = self._found()
                 if found:
                     yield render(found)
-                if now >= end:
-                    return
         finally:
-            timer.cancel()
+            self._timer.cancel()
+
+    def _found(self) -> list[_Event]:
+        """What is new, and a bookmark if one is due. At the end of its time the stream drops."""
+        found = self._stream.selected(self._subscription.take())
+        now = self._loop.time() + _MOMENT_S
+        if now >= self._timer.when():
+            if self._stream.bookmarks and now >= self._next_bookmark:
+                found.append(self._watches.bookmark(self._stream))
+                self._next_bookmark = now + self._watches.bookmark_interval_s
+            if now >= self._end:
+                self._subscription.drop()
+            else:
+                self._set_timer()
+        return found
+
+    def _start_timer(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        now = self._loop.time()
+        self._end = now + self._stream.timeout_s
+        interval_s = self._watches.bookmark_interval_s
+        self._next_bookmark = now + interval_s if self._stream.bookmarks else self._end
+        self._set_timer()
+
+    def _set_timer(self) -> None:
+        """One timer for many waits: most end because something has changed."""
+        when = min(self._end, self._next_bookmark)
+        self._timer = self._loop.call_at(when, self._subscription.wake)
 
 
 class _Stream:
@@ -208,22 +248,22 @@ class _Stream:
         if self._namespace and change.record.key[0] != self._namespace:
             return None
         record = events.view(self._kind, change.record)
+        previous = None
+        if change.previous is not None:
+            previous = events.view(self._kind, change.previous)
         if self._predicate is None:
-            return change.type, record
+            return change.type, record, previous
         now = self._predicate(record.object)
         if change.type == "DELETED":
-            return ("DELETED", record) if now else None
-        before = change.previous is not None and self._predicate(
-            events.view(self._kind, change.previous).object
-        )
+            return ("DELETED", record, previous) if now else None
+        if previous is None or not self._predicate(previous.object):
+            return ("ADDED", record, None) if now else None
         if now:
-            return "MODIFIED" if before else "ADDED", record
-        if before:
-            return "DELETED", events.view(self._kind, change.left)
-        return None
+            return "MODIFIED", record, previous
+        return "DELETED", events.view(self._kind, change.left), previous
 
     def lines(self, found: Iterable[_Event]) -> bytes:
-        return b"".join([self._line(type_, record) for type_, record in found])
+        return b"".join([self._line(type_, record) for type_, record, _ in found])
 
     def _line(self, type_: str, record: Record) -> bytes:
         form = self._want.form
@@ -249,8 +289,11 @@ class _Stream:
         if initial_events_end:
             metadata["annotations"] = {INITIAL_EVENTS_END: "true"}
         obj, _ = conform(self._kind, {"metadata": metadata})
-        return "BOOKMARK", Record(obj, version)
+        return "BOOKMARK", Record(obj, version), None
 
 
 def _as_objects(found: Iterable[_Event]) -> list[ObjectEvent]:
-    return [ObjectEvent(type_, record.object) for type_, record in found]
+    return [
+        ObjectEvent(type_, record.object, None if previous is None else previous.object)
+        for type_, record, previous in found
+    ]

@@ -10,7 +10,7 @@ its plugins'.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import wraps
@@ -226,7 +226,7 @@ class AmbushedTransport:
 
     def stream(
         self, path: str, *, params: Params, inactivity_s: float
-    ) -> AbstractAsyncContextManager[AsyncIterator[Chunk]]:
+    ) -> AbstractAsyncContextManager[AsyncIterable[Chunk]]:
         return self._inner.stream(path, params=params, inactivity_s=inactivity_s)
 
     async def close(self) -> None:

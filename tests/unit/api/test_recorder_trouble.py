@@ -49,7 +49,7 @@ async def test_one_that_stays_in_trouble_does_not_hold_up_others_for_ever() -> N
     async with stage(retry_initial_s=30.0) as it:
         it.events.fails_with, it.events.fails_for = (503, "never"), "first"
         it.report(pod("first"))
-        await until(lambda: len(it.server.seen) == 1)
+        await until(lambda: it.recorder._retrying == 1)  # the answer has arrived
         it.report(pod("newer"))
         await asyncio.sleep(0.1)
         assert it.events.events == {}

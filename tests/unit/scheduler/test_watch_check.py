@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -60,7 +60,7 @@ class Network(InProcess):
     @asynccontextmanager
     async def stream(
         self, path: str, *, params: Params, inactivity_s: float
-    ) -> AsyncIterator[AsyncIterator[list[ObjectEvent]]]:
+    ) -> AsyncIterator[AsyncIterable[list[ObjectEvent]]]:
         self.requests[f"watch {path.rpartition('/')[2]}"] += 1
         state = _Swallowed(self.swallows_new)
         self._open.add(state)
@@ -78,7 +78,7 @@ class _Swallowed:
 
 
 async def _through(
-    state: _Swallowed, pieces: AsyncIterator[list[ObjectEvent]], inactivity_s: float
+    state: _Swallowed, pieces: AsyncIterable[list[ObjectEvent]], inactivity_s: float
 ) -> AsyncIterator[list[ObjectEvent]]:
     """As the real transport: silence for too long is an error."""
 
