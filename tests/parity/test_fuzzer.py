@@ -8,7 +8,8 @@ import pytest
 
 from stowplan.cluster.derived import DerivedRows
 from stowplan.cluster.images import ImageIndex
-from stowplan.cluster.table import NodeTable
+from stowplan.cluster.journal import Rows
+from stowplan.cluster.table import Int64Array, NodeTable
 from stowplan.framework.ranking import Ranking
 from stowplan.framework.shapes import FeasibleRows, WeightedScores
 from stowplan.plugins import image_locality, taint_toleration
@@ -88,12 +89,25 @@ def forgetful(self: DerivedRows, table: NodeTable) -> list[int] | None:
 changed_rows = DerivedRows.changed_rows
 
 
-@pytest.mark.parametrize("kept", [FeasibleRows, WeightedScores, Ranking])
+@pytest.mark.parametrize("kept", [FeasibleRows, WeightedScores])
 def test_a_kept_shape_that_misses_a_change_is_found(
     kept: type[DerivedRows], oracle: Oracle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The judge answers rightly all the while: only what the live scheduler keeps is broken."""
     monkeypatch.setattr(kept, "changed_rows", forgetful)
+    found = first_finding(oracle, "sequence", 40, "decide: ")
+    assert "steps" in found.question
+
+
+def test_a_ranking_that_misses_a_change_is_found(
+    oracle: Oracle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forgetful_update(self: Ranking, rows: Rows | list[int], sums: Int64Array) -> None:
+        is_new = len(rows) == len(self.totals())
+        update(self, rows if is_new else rows[:-1], sums)
+
+    update = Ranking.update
+    monkeypatch.setattr(Ranking, "update", forgetful_update)
     found = first_finding(oracle, "sequence", 40, "decide: ")
     assert "steps" in found.question
 

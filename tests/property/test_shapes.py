@@ -20,7 +20,9 @@ from stowplan.api.resources import SERVICES
 from stowplan.api.workload_objects import SelectingSpec, Service
 from stowplan.clock import VirtualClock
 from stowplan.cluster.cache import ClusterCache
+from stowplan.cluster.journal import Rows
 from stowplan.cluster.pod_info import PodInfo, compile_pod
+from stowplan.cluster.table import Int64Array
 from stowplan.cluster.views import NodeView
 from stowplan.config.defaults import default_config
 from stowplan.framework import forms
@@ -337,14 +339,14 @@ def test_plugins_that_break_do_so_in_the_same_words(
 
 def test_the_shapes_of_these_tests_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else they would prove nothing: from the fifth pod on only rows that changed are looked at."""
-    followed: list[bool] = []
+    updated: list[int] = []
 
-    def follow(self: Ranking, *args: Any) -> bool:
-        followed.append(original(self, *args))
-        return followed[-1]
+    def update(self: Ranking, rows: Rows | list[int], sums: Int64Array) -> None:
+        updated.append(len(rows))
+        original(self, rows, sums)
 
-    original = Ranking.follow
-    monkeypatch.setattr(Ranking, "follow", follow)
+    original = Ranking.update
+    monkeypatch.setattr(Ranking, "update", update)
     cache = ClusterCache()
     _populate(cache)
     profile = _default_profile(cache, 1 << 22)
@@ -353,7 +355,8 @@ def test_the_shapes_of_these_tests_are_used(monkeypatch: pytest.MonkeyPatch) -> 
         decision = decide(cache.table, compile_pod(pod), profile)
         assert decision.node is not None
         cache.assume(pod, decision.node)
-    assert followed == [True] * 5
+    assert updated[1:] == [1] * 5
+    assert updated[0] > 1, "a new ranking begins with all feasible rows"
 
 
 def test_scores_are_good_until_the_next_decision() -> None:

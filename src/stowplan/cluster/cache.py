@@ -14,7 +14,7 @@ import msgspec
 
 from stowplan.api.objects import Node, Pod
 from stowplan.cluster.catalog import Catalog
-from stowplan.cluster.pod_info import PodInfo, compile_pod, same_footprint
+from stowplan.cluster.pod_info import PodInfo, Request, compile_pod, same_footprint
 from stowplan.cluster.table import NodeTable
 from stowplan.logs import get_logger, kv
 
@@ -60,6 +60,13 @@ class ClusterCache:
         """A pod as it stands on its node; one that is assumed has its node only here."""
         placed = self._placed.get(uid)
         return placed.info.pod if placed is not None else None
+
+    def held_by(self, pod: Pod) -> Request:
+        """What a pod takes from its node; not compiled again if it stands there as it is given."""
+        placed = self._placed.get(pod.uid)
+        if placed is not None and placed.info.pod is pod:
+            return placed.info.held
+        return compile_pod(pod).held
 
     def placements(self) -> dict[str, str]:
         """UID to node name of every pod that occupies a node."""

@@ -28,12 +28,14 @@ class Amounts(DerivedRows):
     """The amounts of each resource in `names`, by row; `as_scored`: with defaults for pods without
     requests.
 
-    Like every array of the table it is valid for one decision; then call `follow`.
+    They hold until a node changes (`has_same_nodes`). A few rows are read from the table. For all
+    rows at once there is a copy as floats, which catches up with the pods when it is read.
     """
 
     def __init__(self, table: NodeTable, names: Sequence[str], *, as_scored: bool) -> None:
         super().__init__(table)
         self.names = list(names)
+        self._table = table
         self._sources = [
             partial(held_column, table, name, as_scored=as_scored) for name in self.names
         ]
@@ -43,22 +45,49 @@ class Amounts(DerivedRows):
         #: A held amount beyond it exceeds the offer anyway.
         self.is_plain = bool(offered.min() > 0 and offered.max() < EXACT_IN_FLOAT)
         self.offered: Floats = offered.astype(np.float64)
-        self.held: Floats = np.array([source() for source in self._sources], np.float64)
-        #: Negative where more is held than offered.
-        self.free: Floats = self.offered - self.held
+        self._held: Floats = np.empty_like(self.offered)
+        self._free: Floats = np.empty_like(self.offered)
+        self._copy_all()
 
-    def follow(self, table: NodeTable) -> list[int] | None:
-        """Copy changed rows and return those whose pods changed; None: rebuild."""
-        rows = self.changed_rows(table)
-        if rows:
-            for place, source in enumerate(self._sources):
-                column = source()
-                for row in rows:
-                    held = float(column[row])
-                    self.held[place, row] = held
-                    self.free[place, row] = self.offered[place, row] - held
-            self.confirm_rows(table)
-        return rows
+    def held_at(self, rows: RowSet) -> Floats:
+        """What is held on some rows; read only if they are a slice, else a copy."""
+        if isinstance(rows, slice):
+            self._catch_up()
+            return self._held[:, rows]
+        held = np.empty((len(self._sources), len(rows)))
+        for place, source in enumerate(self._sources):
+            held[place] = source()[rows]
+        return held
+
+    def free_at(self, rows: RowSet, offered: Floats) -> Floats:
+        """The same of what is left of `offered` there; negative where more is held."""
+        if isinstance(rows, slice):
+            self._catch_up()
+            return self._free[:, rows]
+        held = self.held_at(rows)
+        return np.subtract(offered, held, out=held)
+
+    def _catch_up(self) -> None:
+        rows = self.changed_rows(self._table)
+        if rows is None:
+            self._copy_all()
+            self.stamp(self._table.node_journal.end, self._journals)
+        elif rows:
+            self._copy(rows)
+            self.confirm_rows(self._table)
+
+    def _copy_all(self) -> None:
+        for place, source in enumerate(self._sources):
+            self._held[place] = source()
+        np.subtract(self.offered, self._held, out=self._free)
+
+    def _copy(self, rows: list[int]) -> None:
+        for place, source in enumerate(self._sources):
+            column = source()
+            for row in rows:
+                held = float(column[row])
+                self._held[place, row] = held
+                self._free[place, row] = self.offered[place, row] - held
 
 
 def columns_at(amounts: Floats, rows: RowSet) -> Floats:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -24,6 +25,8 @@ from stowplan.framework.status import (
     fit_error,
     unresolvable,
 )
+
+_ABSENT: Final = unresolvable()
 
 
 @dataclass(slots=True)
@@ -55,7 +58,7 @@ class Diagnosis:
     total_nodes: int
     #: Rows that PreFilter left to Filter, and the status of all others. None: Filter did not run.
     candidates: BoolArray | None = None
-    absent: Status = field(default_factory=unresolvable)
+    absent: Status = _ABSENT
     #: Each filter that ran and its verdict column, in running order: the first failure counts.
     columns: list[tuple[FilterStep, Int32Array]] = field(default_factory=list)
     #: Rows whose status is not in the columns: refused because of nominated pods, by an extender,

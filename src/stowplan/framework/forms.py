@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Hashable
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -75,7 +75,7 @@ class FilterStep:
         #: Whether it follows from the row, its pods and what is read of the pod.
         self.follows_rows = self.is_cached and surroundings is None
         #: The plugin's `sign`, unchecked: it may be unhashable. Use `sign` for a cache key.
-        self.signature: _Signature = partial(_sign, plugin, "Filter", surroundings)
+        self.signature: _Signature = _signature_of(plugin, "Filter", surroundings)
 
     def sign(self, cycle: Cycle) -> Hashable | None:
         """What the plugin reads of the pod, as a cache key; None: its columns are not cached."""
@@ -197,7 +197,7 @@ class ScoreStep:
         #: the scores of others.
         self.is_summed = self.is_cached and not (self.normalizes and self.reads_pods)
         #: The plugin's `sign`, unchecked: it may be unhashable. Use `sign` for a cache key.
-        self.signature: _Signature = partial(_sign, plugin, "Score", _surroundings_of(plugin))
+        self.signature: _Signature = _signature_of(plugin, "Score", _surroundings_of(plugin))
 
     def sign(self, cycle: Cycle) -> Hashable | None:
         """What the plugin reads of the pod, as a cache key; None: its columns are not cached."""
@@ -322,17 +322,28 @@ def as_status(answer: object, plugin: str, point: str, method: object = None) ->
     raise PluginError(plugin, point, told)
 
 
-def _sign(
-    plugin: Plugin, point: str, surroundings: Callable[[Cycle], Hashable] | None, cycle: Cycle
-) -> Hashable | None:
-    try:
-        signature = plugin.sign(cycle.info)
-        if surroundings is not None and signature is not None:
-            met = surroundings(cycle)
-            return None if met is NOT_KEPT else (signature, met)
-    except Exception as problem:
-        raise PluginError(plugin.name, point, describe(problem)) from problem
-    return signature
+def _signature_of(
+    plugin: Plugin, point: str, surroundings: Callable[[Cycle], Hashable] | None
+) -> _Signature:
+    sign = plugin.sign
+
+    def alone(cycle: Cycle) -> Hashable | None:
+        try:
+            return sign(cycle.info)
+        except Exception as problem:
+            raise PluginError(plugin.name, point, describe(problem)) from problem
+
+    if surroundings is None:
+        return alone
+
+    def in_surroundings(cycle: Cycle) -> Hashable | None:
+        signature = alone(cycle)
+        if signature is None:
+            return None
+        met = call(surroundings, plugin.name, point, cycle)
+        return None if met is NOT_KEPT else (signature, met)
+
+    return in_surroundings
 
 
 def _check_hash(signature: Hashable | None, plugin: Plugin, point: str) -> None:

@@ -227,17 +227,24 @@ class WeightedScores(DerivedRows):
         rows = self.changed_rows(table)
         if not rows:
             return rows is not None
-        if not (self._by_row and is_few(rows, table)):
-            self._score_many(cycle, table.pod_journal.as_array(rows))
+        changed: Rows | list[int] = rows
+        if self._by_row and is_few(rows, table):
+            self._score_few(cycle, rows)
         else:
-            for row in rows:
-                for step, part in self._dynamic:
-                    score = step.score_of_row(cycle, row)
-                    _check_range(score, score)
-                    self.sums[row] += step.weight * (score - int(part[row]))
-                    part[row] = score
+            changed = table.pod_journal.as_array(rows)
+            self._score_many(cycle, changed)
+        if self.ranking is not None:
+            self.ranking.update(changed, self.sums)
         self.confirm_rows(table)
         return True
+
+    def _score_few(self, cycle: Cycle, rows: list[int]) -> None:
+        for row in rows:
+            for step, part in self._dynamic:
+                score = step.score_of_row(cycle, row)
+                _check_range(score, score)
+                self.sums[row] += step.weight * (score - int(part[row]))
+                part[row] = score
 
     def _score_many(self, cycle: Cycle, rows: Rows) -> None:
         sums = self.sums[rows]

@@ -85,26 +85,26 @@ class NodeResourcesBalancedAllocation(Plugin):
         self, kept: _Shares, wanted: Sequence[int], rows: RowSet, out: Int64Array
     ) -> None:
         """`score` for every row at once, in the same order of operations."""
-        rest = kept.rest[rows]
-        fractions = self._scratch.floats(len(rest))
-        np.add(columns_at(kept.held, rows), np.array(wanted, np.float64)[:, None], out=fractions)
-        fractions /= columns_at(kept.offered, rows)
-        np.minimum(fractions, 1, out=fractions)
-        balance, other = fractions
-        balance -= other
-        balance *= 0.5
-        np.abs(balance, out=balance)
-        np.subtract(1, balance, out=balance)
-        balance *= 100
-        np.trunc(balance, out=balance)
-        balance += rest
-        balance *= 0.5
-        out[rows] = balance.astype(np.int64)
+        offered, held = columns_at(kept.offered, rows), kept.held_at(rows)
+        amounts = np.array(wanted, np.float64)[:, None]
+        if isinstance(rows, slice):
+            after = self._scratch.floats(offered.shape[1])
+            score = _evenness(np.add(held, amounts, out=after), offered)
+            score += kept.rest[rows]
+        else:
+            both = np.empty((2, *held.shape))
+            both[0] = held
+            np.add(held, amounts, out=both[1])
+            before, score = _evenness(both, offered)
+            score -= before
+            score += 150
+        score *= 0.5
+        out[rows] = score.astype(np.int64)
 
     def _shares(self, table: NodeTable, names: list[str]) -> _Shares:
         kept = self._kept
-        if kept is None or kept.names != names or kept.follow(table) is None:
-            kept = self._kept = _Shares(table, names)
+        if kept is None or kept.names != names or not kept.has_same_nodes(table):
+            kept = self._kept = _Shares(table, names, as_scored=False)
         return kept
 
     def score(self, pod: Pod, node: NodeView, cycle: Cycle) -> int:
@@ -136,25 +136,35 @@ class NodeResourcesBalancedAllocation(Plugin):
 
 
 class _Shares(Amounts):
-    """Two resources, and how even they are used as it is: no matter of the pod."""
+    """Two resources, and how evenly they are used without the pod."""
 
-    def __init__(self, table: NodeTable, names: Sequence[str]) -> None:
-        super().__init__(table, names, as_scored=False)
+    def _copy_all(self) -> None:
+        super()._copy_all()
         with np.errstate(divide="ignore", invalid="ignore"):
             # Rows that are not `plain` are never read.
-            shares = np.minimum(self.held / self.offered, 1)
-        balance = np.trunc((1 - np.abs((shares[0] - shares[1]) * 0.5)) * 100)
-        #: Added to the balance with the pod, it makes twice the score.
-        self.rest: Floats = 150 - balance
+            #: Added to the balance with the pod, it makes twice the score.
+            self.rest: Floats = 150 - _evenness(self._held.copy(), self.offered)
 
-    def follow(self, table: NodeTable) -> list[int] | None:
-        rows = super().follow(table)
-        if rows and self.is_plain:
-            held, offered = self.held, self.offered
+    def _copy(self, rows: list[int]) -> None:
+        super()._copy(rows)
+        if self.is_plain:
+            held, offered = self._held, self.offered
             for row in rows:
                 shares = [min(float(held[i, row] / offered[i, row]), 1.0) for i in (0, 1)]
                 self.rest[row] = 150 - _balance(shares)
-        return rows
+
+
+def _evenness(held: Floats, offered: Floats) -> Floats:
+    """`_balance` of two resources, the last axis but one, for every row. Overwrites `held`."""
+    held /= offered
+    np.minimum(held, 1, out=held)
+    balance: Floats = held[..., 0, :]
+    balance -= held[..., 1, :]
+    balance *= 0.5
+    np.abs(balance, out=balance)
+    np.subtract(1, balance, out=balance)
+    balance *= 100
+    return np.trunc(balance, out=balance)
 
 
 def _balance(fractions: Sequence[float]) -> int:

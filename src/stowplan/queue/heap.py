@@ -85,44 +85,45 @@ class PodHeap:
     def __init__(self, sort_key: SortKey) -> None:
         self._sort_key = sort_key
         self._heap: list[_Entry] = []
-        self._entries: dict[str, _Entry] = {}
+        #: The entry on record for each pod. Others read it only.
+        self.entries: dict[str, _Entry] = {}
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self.entries)
 
     def in_order(self) -> list[QueuedPod]:
-        return [entry[2] for entry in sorted(self._entries.values())]
+        return [entry[2] for entry in sorted(self.entries.values())]
 
     def values(self) -> list[QueuedPod]:
         """The pods in no order."""
-        return [entry[2] for entry in self._entries.values()]
+        return [entry[2] for entry in self.entries.values()]
 
     def get(self, key: str) -> QueuedPod | None:
-        entry = self._entries.get(key)
+        entry = self.entries.get(key)
         return None if entry is None else entry[2]
 
     def add(self, queued: QueuedPod) -> None:
         """Add a pod, in place of one of the same name."""
         entry = (self._sort_key(queued), queued.sequence, queued)
-        self._entries[queued.key] = entry
+        self.entries[queued.key] = entry
         heappush(self._heap, entry)
-        if len(self._heap) > 2 * len(self._entries) + 16:
-            self._heap = list(self._entries.values())
+        if len(self._heap) > 2 * len(self.entries) + 16:
+            self._heap = list(self.entries.values())
             heapify(self._heap)
 
     def refresh(self, queued: QueuedPod) -> None:
         """Restore the order after a pod changed."""
-        if self._entries[queued.key][0] != self._sort_key(queued):
+        if self.entries[queued.key][0] != self._sort_key(queued):
             self.add(queued)
 
     def remove(self, key: str) -> QueuedPod | None:
-        entry = self._entries.pop(key, None)
+        entry = self.entries.pop(key, None)
         return None if entry is None else entry[2]
 
     def peek(self) -> QueuedPod | None:
         while self._heap:
             queued = self._heap[0][2]
-            if self._entries.get(queued.key) is self._heap[0]:
+            if self.entries.get(queued.key) is self._heap[0]:
                 return queued
             heappop(self._heap)
         return None
@@ -131,5 +132,5 @@ class PodHeap:
         queued = self.peek()
         if queued is not None:
             heappop(self._heap)
-            del self._entries[queued.key]
+            del self.entries[queued.key]
         return queued

@@ -63,7 +63,10 @@ class InFlight:
 
     def supersede(self, key: str, uid: str) -> list[Pod]:
         """A pod of this name and UID exists: attempts for its predecessors lead nowhere."""
-        others = self._uids_by_key.get(key, set()) - {uid}
+        uids = self._uids_by_key.get(key)
+        if uids is None:
+            return []
+        others = uids - {uid}
         for other in others:
             self._attempts[other].gone = True
         return [self._attempts[other].latest for other in others]

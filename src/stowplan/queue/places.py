@@ -113,12 +113,16 @@ class Places:
         return self._in_flight.by_label
 
     def _find(self, key: str) -> QueuedPod | None:
-        return (
-            self._active.get(key)
-            or self._backoff.get(key)
-            or self._unschedulable.get(key)
-            or self._deferred.get(key)
+        # Each event of a pod asks, so without a call of each place.
+        backoff, parked = self._backoff, self._unschedulable
+        entry = (
+            self._active.entries.get(key)
+            or backoff.rejected.entries.get(key)
+            or backoff.failed.entries.get(key)
         )
+        if entry is not None:
+            return entry[2]
+        return parked.waiting.get(key) or parked.gated.get(key) or self._deferred.get(key)
 
     def _is_pending(self, pod: Pod) -> bool:
         attempt = self._in_flight.get(pod_uid(pod))

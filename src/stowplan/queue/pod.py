@@ -78,8 +78,10 @@ class QueuedPod:
         return is_rejected
 
     def clear_rejectors(self) -> None:
-        self.unschedulable_plugins = set()
-        self.pending_plugins = set()
+        if self.unschedulable_plugins:
+            self.unschedulable_plugins = set()
+        if self.pending_plugins:
+            self.pending_plugins = set()
         self.gating_plugin = ""
         self.gating_message = ""
 

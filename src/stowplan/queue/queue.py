@@ -126,7 +126,8 @@ class SchedulingQueue(Places):
             self.incoming["active", ev.POP_FROM_BACKOFF] += 1
         queued.attempts += 1
         self._attempts += 1
-        self._count_reasons(queued, -1)
+        if queued.unschedulable_plugins or queued.pending_plugins:
+            self._count_reasons(queued, -1)
         queued.clear_rejectors()
         self._in_flight.begin(queued)
         return queued

@@ -78,10 +78,12 @@ class Binder:
             self._stillness.do(self._failed, placement, status)
 
     async def _bind(self, placement: Placement) -> Status:
-        began = self._engine.clock.monotonic()
+        engine, is_timed = self._engine, self._is_timed(placement)
+        began = engine.clock.monotonic() if is_timed else 0.0
         pre_bind, status = self._pre_flight(placement)
-        verdict = SKIP if status.is_success and not pre_bind else status
-        self._observe("PreBindPreFlight", verdict, placement, began)
+        if is_timed:
+            verdict = SKIP if status.is_success and not pre_bind else status
+            self._observe("PreBindPreFlight", verdict, placement, began)
         if not status.is_success:
             return status
         await self._reporter.fall_silent(placement.pod)
@@ -93,7 +95,7 @@ class Binder:
             status = await self._wait_on_permit(placement, placement.waiting)
             if not status.is_success:
                 return status
-        self._engine.permitted(placement)
+        engine.permitted(placement)
         if pre_bind:
             busy = self._pre_bind_unless_preempted(placement, pre_bind)
             if is_quick and placement.waiting is None:
@@ -101,15 +103,23 @@ class Binder:
             status = await self._timed("PreBind", placement, busy)
             if not status.is_success:
                 return status
-        else:
-            self._observe("PreBind", SUCCESS, placement, self._engine.clock.monotonic())
+        elif is_timed:
+            self._observe("PreBind", SUCCESS, placement, engine.clock.monotonic())
         by_extender = await self._bind_by_extender(placement)
         if by_extender is not None:
             return by_extender
         return await self._timed("Bind", placement, self._run_bind_plugins(placement))
 
+    def _is_timed(self, placement: Placement) -> bool:
+        """Whether something shows how long the extension points of this pod take."""
+        queued = placement.queued
+        is_kept = queued.trace is not None or queued.record is not None
+        return is_kept or self._engine.observes_durations
+
     async def _timed(self, point: str, placement: Placement, work: Awaitable[Status]) -> Status:
         """Wait for an extension point and count how long it takes."""
+        if not self._is_timed(placement):
+            return await work
         began, status = self._engine.clock.monotonic(), error("")
         try:
             status = await work
@@ -119,9 +129,6 @@ class Binder:
 
     def _observe(self, point: str, status: Status, placement: Placement, began: float) -> None:
         queued = placement.queued
-        is_kept = queued.trace is not None or queued.record is not None
-        if not self._engine.observes_durations and not is_kept:
-            return
         now, label = self._engine.clock.monotonic(), status.code.label
         self._engine.metrics.point_ended(point, label, placement.profile.name, now - began)
         if queued.trace is not None:
@@ -269,7 +276,8 @@ class Binder:
         return error("no Bind plugin took the pod")
 
     async def _post_bind(self, placement: Placement) -> None:
-        began = self._engine.clock.monotonic()
+        is_timed = self._is_timed(placement)
+        began = self._engine.clock.monotonic() if is_timed else 0.0
         for plugin in placement.profile.at("postBind"):
             try:
                 await call_plugin(plugin, "post_bind", "PostBind", placement)
@@ -280,7 +288,8 @@ class Binder:
                     plugin=plugin.name,
                     pod=placement.pod.key,
                 )
-        self._observe("PostBind", SUCCESS, placement, began)
+        if is_timed:
+            self._observe("PostBind", SUCCESS, placement, began)
 
     # The end
 

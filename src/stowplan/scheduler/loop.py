@@ -212,8 +212,8 @@ class SchedulingLoop:
         if self._on_outcome is not None:
             self._on_outcome(outcome)
         if isinstance(outcome, Placement):
-            name = f"bind {outcome.pod.key}"
-            task = asyncio.create_task(self._binder.run(outcome), name=name)
+            name = f"bind {outcome.queued.key}"
+            task = asyncio.get_running_loop().create_task(self._binder.run(outcome), name=name)
             self._binds.add(task)
             task.add_done_callback(self._end)
             return

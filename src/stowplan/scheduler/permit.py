@@ -52,9 +52,12 @@ def run_permit(
     profile: Profile, cycle: Cycle, pod: Pod, node: str, *, now: float
 ) -> tuple[Status, WaitingPod | None]:
     """Ask Permit plugins; with Wait comes the pod's handle, which they can allow or reject."""
+    plugins = profile.at("permit")
+    if not plugins:
+        return SUCCESS, None
     deadlines: dict[str, float] = {}
     reasons: list[str] = []
-    for plugin in profile.at("permit"):
+    for plugin in plugins:
         try:
             answer = _timed(plugin.permit, plugin.name, "Permit", cycle, pod, node)
             answer, patience_s = answer if isinstance(answer, tuple) else (answer, MAX_WAIT_S)

@@ -147,6 +147,7 @@ class SchedulerProcess:
             on_refused=lambda _: means.on_refused("create events"),
         )
         self.reporter = reporter(writer, self.recorder, self._clock, self.pods.store.get)
+        self.reporter.writes_scheduled = means.writes_events
         #: Writes the results of attempts into pods; None: nothing is written there.
         self.annotator: Annotator | None = None
         if annotates:

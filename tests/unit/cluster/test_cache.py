@@ -54,6 +54,20 @@ def test_assume_takes_the_numbers_that_were_compiled_before() -> None:
     assert info.pod is pending, "the pod that was decided on is left alone"
 
 
+def test_what_a_pod_holds_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = cluster("n1")
+    waiting = pod("a", cpu="100m")
+    there = bound(waiting, "n1")
+    cache.assume(waiting, "n1")
+    cache.add_pod(there)
+    held = compile_pod(there).held
+    resized = bound(pod("a", cpu="300m"), "n1")
+    assert dict(cache.held_by(resized))["cpu"] == 300, "a version that the cache does not have"
+    with monkeypatch.context() as patched:
+        patched.delattr("stowplan.cluster.cache.compile_pod")
+        assert cache.held_by(there) == held
+
+
 def test_confirmation_by_an_update() -> None:
     cache = cluster("a")
     pending = pod("p")

@@ -10,7 +10,7 @@ from stowplan.cluster.journal import Rows
 from stowplan.cluster.pod_info import compile_pod
 from stowplan.framework.cycle import Cycle
 from stowplan.framework.profile import Profile
-from stowplan.framework.ranking import Ranking
+from stowplan.framework.ranking import Ranking, ranking_of
 from stowplan.framework.selection import chosen_place
 from stowplan.framework.shapes import FeasibleRows, SearchKey, WeightedScores
 from stowplan.scheduler.cycle import decide
@@ -108,22 +108,39 @@ def test_changes_of_nodes_start_over(setup: Setup, change: str) -> None:
     assert setup.feasible().alive.sum() == {"set": 11, "add": 12, "remove": 10}[change]
 
 
-def test_a_ranking_follows_its_scores(setup: Setup) -> None:
-    cycle, table = setup.cycle(), setup.cache.table
+@pytest.mark.parametrize("filled", [("n0",), ("n0", "n1", "n2", "n3", "n4", "n5")])
+def test_a_ranking_follows_its_scores(setup: Setup, filled: tuple[str, ...]) -> None:
+    cycle = setup.cycle()
     rows, _, _ = _search(setup)
-    ranking = Ranking(KEY, rows, setup.scores(), cycle)
+    scores = setup.scores()
+    ranking = ranking_of(scores, KEY, rows, cycle)
     assert ranking.best_place() == 0
-    for name in ("n0", "n2", "n3", "n0"):
-        setup.fill(name, cpu=1)
-        scores = setup.scores()
-        assert ranking.follow(table, scores)
+    for _ in range(3):
+        for name in filled:
+            setup.fill(name, cpu=1)
+        assert setup.scores() is scores
+        assert ranking_of(scores, KEY, rows, cycle) is ranking
         fresh = Ranking(KEY, rows, scores, cycle)
         assert ranking.totals().tolist() == fresh.totals().tolist()
-        assert ranking.best_place() == fresh.best_place()
+        assert ranking.best_place() == fresh.best_place() != 0
         parts = [part for _, part in scores.parts if part is not None]
         assert np.array_equal(scores.sums, np.sum(parts, axis=0))
     setup.cache.set_node(node("n9", cpu=9))
-    assert not ranking.follow(table, setup.scores())
+    assert setup.scores().ranking is None
+
+
+def test_a_row_that_is_not_feasible_never_wins(setup: Setup) -> None:
+    """n3 is cordoned, and in the end the only node without pods."""
+    rows, _, _ = _search(setup)
+    scores = setup.scores()
+    ranking = ranking_of(scores, KEY, rows, setup.cycle())
+    for number in range(12):
+        row = setup.fill(f"n{number}", cpu=1)
+        if row == 3:
+            setup.cache.remove_pod(next(iter(setup.cache.table.pods[row])))
+        assert setup.scores() is scores
+    assert scores.sums[3] > scores.sums[rows].max()
+    assert ranking.best_place() == 0
 
 
 def test_scores_that_are_not_kept_are_added(setup: Setup) -> None:

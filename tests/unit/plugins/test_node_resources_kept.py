@@ -30,6 +30,9 @@ def scores_of(plugin: Plugin, wanted: Pod, cache: ClusterCache) -> list[int]:
     cycle, step = Cycle(table, compile_pod(wanted)), ScoreStep(plugin, 1)
     column = np.zeros(table.capacity, np.int64)
     step.fill(cycle, table.used_slots, column)
+    some = np.zeros(table.capacity, np.int64)
+    step.fill(cycle, table.live_rows, some)
+    assert some[table.live_rows].tolist() == column[table.live_rows].tolist()
     one_by_one = [step.score_of_row(cycle, row) for row in table.live_rows.tolist()]
     assert column[table.live_rows].tolist() == one_by_one
     return one_by_one
@@ -107,9 +110,8 @@ def test_amounts_follow_pods_and_new_resources() -> None:
     cache = in_place([node(f"n{number}", cpu="4", memory="8Gi") for number in range(40)])
     amounts = Amounts(cache.table, ["cpu", "memory"], as_scored=False)
     cache.add_pod(asking("n7", cpu="1", memory="1Gi", **{GPU: 1}))
-    row = cache.table.row_of["n7"]
-    assert amounts.follow(cache.table) == [row]
-    assert amounts.held[:, row].tolist() == [1000, 1 << 30]
-    assert amounts.free[:, row].tolist() == [3000, 7 << 30]
+    row, everywhere = cache.table.row_of["n7"], cache.table.used_slots
+    assert amounts.held_at(everywhere)[:, row].tolist() == [1000, 1 << 30]
+    assert amounts.free_at(everywhere, amounts.offered)[:, row].tolist() == [3000, 7 << 30]
     cache.set_node(node("n3", cpu="16"))
-    assert amounts.follow(cache.table) is None
+    assert not amounts.has_same_nodes(cache.table)

@@ -80,6 +80,10 @@ class NodeResourcesFit(Plugin):
         ratio = chosen.requested_to_capacity_ratio
         shape = ratio.shape if ratio is not None else ()
         self._strategy: Strategy = STRATEGIES[chosen.type](chosen.resources, shape)
+        #: Of each scored resource, whether it counts even if the pod asks for none of it.
+        self._always = [
+            resource.name in (CPU, MEMORY, EPHEMERAL_STORAGE) for resource in chosen.resources
+        ]
         self._maybe_devices = tuple(
             resource.name for resource in chosen.resources if can_be_devices(resource.name)
         )
@@ -123,6 +127,9 @@ class NodeResourcesFit(Plugin):
             out[rows] = self._numbered(cycle, wanted, rows, overlay, places, is_full)
             return
         verdict = is_full.astype(np.int32)
+        if overlay is None and not isinstance(rows, slice) and _have_room(table, wanted, rows):
+            out[rows] = verdict
+            return
         everywhere = 0
         devices = self._classes.among(wanted) if self._classes.by_resource else ()
         for place, (name, amount) in enumerate(wanted):
@@ -239,8 +246,7 @@ class NodeResourcesFit(Plugin):
         wanted = [amounts.get(resource.name, 0) for resource in strategy.resources]
         # A scalar resource that the pod does not ask for says nothing about the node.
         takes_part = [
-            amount != 0 or resource.name in (CPU, MEMORY, EPHEMERAL_STORAGE)
-            for resource, amount in zip(strategy.resources, wanted, strict=True)
+            amount != 0 or always for amount, always in zip(wanted, self._always, strict=True)
         ]
         if isinstance(strategy, WeightedAverage) and all(takes_part):
             kept = self._amounts(table)
@@ -262,7 +268,7 @@ class NodeResourcesFit(Plugin):
 
     def _amounts(self, table: NodeTable) -> Amounts:
         kept = self._kept
-        if kept is None or kept.follow(table) is None:
+        if kept is None or not kept.has_same_nodes(table):
             names = [resource.name for resource in self._strategy.resources]
             kept = self._kept = Amounts(table, names, as_scored=True)
         return kept
@@ -332,6 +338,19 @@ class NodeResourcesFit(Plugin):
 
 def _insufficient(name: str) -> str:
     return f"Insufficient {name}"
+
+
+def _have_room(table: NodeTable, wanted: Request, rows: Rows) -> bool:
+    """Whether all rows have enough left for a pod that asks for cpu and memory alone, as most do.
+
+    False: look at each resource.
+    """
+    if tuple([name for name, _ in wanted]) != (CPU, MEMORY):
+        return False
+    free = table.allocatable[:2].take(rows, 1)
+    free -= table.requested[:2].take(rows, 1)
+    amounts = np.array([amount for _, amount in wanted], np.int64)[:, None]
+    return not np.count_nonzero(free < amounts)
 
 
 def _lacking(

@@ -112,7 +112,7 @@ class LeastAllocated(WeightedAverage):
     def _parts(
         self, amounts: Amounts, wanted: Floats, rows: RowSet, offered: Floats, out: Floats
     ) -> None:
-        np.subtract(columns_at(amounts.free, rows), wanted, out=out)
+        np.subtract(amounts.free_at(rows, offered), wanted, out=out)
         np.maximum(out, 0, out=out)
 
     def _one(self, requested: int, allocatable: int) -> int:
@@ -128,7 +128,7 @@ class MostAllocated(WeightedAverage):
     def _parts(
         self, amounts: Amounts, wanted: Floats, rows: RowSet, offered: Floats, out: Floats
     ) -> None:
-        np.add(columns_at(amounts.held, rows), wanted, out=out)
+        np.add(amounts.held_at(rows), wanted, out=out)
         np.minimum(out, offered, out=out)
 
     def _one(self, requested: int, allocatable: int) -> int:
