@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from stowplan.api.objects import Node, Pod
+from stowplan.api.objects import Node
 from stowplan.api.quantity import milli_value, value
-from stowplan.cluster.pod_info import Request, compile_pod
+from stowplan.cluster.pod_info import Request
 
 #: Columns of a course; shares are of what all nodes offer.
 COURSE: Final = ("at", "placed", "waiting", "nodes_in_use", "nodes", "cpu", "memory")
@@ -82,8 +82,9 @@ class Measurement:
 
     def __init__(self, now: Callable[[], float], *, keeps_course: bool = True) -> None:
         self._now = now
-        #: When the state last changed, and when the first pod was created.
-        self._at = 0.0
+        #: When the state last changed, which was at the latest call, and when the first pod was
+        #: created.
+        self.at = 0.0
         self._began: float | None = None
         self._keeps_course = keeps_course
         self._course = {name: array("d") for name in COURSE}
@@ -103,21 +104,18 @@ class Measurement:
     def pod_created(self, key: str) -> None:
         self._advance()
         if self._began is None:
-            self._began = self._at
-        self._waiting[key] = self._at
+            self._began = self.at
+        self._waiting[key] = self.at
 
-    def pod_bound(
-        self, key: str, pod: Pod, *, by_scheduler: bool, is_node_counted: bool = True
-    ) -> None:
+    def pod_bound(self, key: str, node: str, amounts: Request, *, by_scheduler: bool) -> None:
+        """A pod got a node, and holds amounts there; node "": one that is not counted."""
         self._advance()
-        created = self._waiting.pop(key, self._at)
+        created = self._waiting.pop(key, self.at)
         if by_scheduler:
-            self._waits.append(self._at - created)
-        if not is_node_counted:
-            self._placed[key] = ("", ())
-            return
-        node, amounts = pod.spec.node_name, compile_pod(pod).held
+            self._waits.append(self.at - created)
         self._placed[key] = (node, amounts)
+        if not node:
+            return
         self._held[node] += 1
         for resource, amount in amounts:
             self._used[resource] += amount
@@ -161,7 +159,7 @@ class Measurement:
         self._advance()
         if self._keeps_course:
             self._note()
-        seconds = self._at - (self._at if self._began is None else self._began)
+        seconds = self.at - (self.at if self._began is None else self._began)
         return Figures(
             self._waited(),
             {
@@ -176,7 +174,7 @@ class Measurement:
 
     def _waited(self) -> Waits:
         still = len(self._waiting)
-        oldest = self._at - min(self._waiting.values()) if still else 0.0
+        oldest = self.at - min(self._waiting.values()) if still else 0.0
         waits = sorted(self._waits)
         if not waits:
             return Waits(still=still, longest_still=oldest)
@@ -190,20 +188,22 @@ class Measurement:
     def _advance(self) -> None:
         """Count the present state for the time that it has lasted."""
         now = self._now()
-        seconds = now - self._at
+        seconds = now - self.at
         if seconds <= 0:
             return
         if self._keeps_course:
             self._note()
         if self._began is not None:
             self._in_use.lasted(len(self._held), seconds)
+            used, offered = self._used, self._offered
             for name, share in self._shares.items():
-                share.lasted(self._share(name), seconds)
-        self._at = now
+                there = offered[name]
+                share.lasted(used[name] / there if there else 0.0, seconds)
+        self.at = now
 
     def _note(self) -> None:
         row = (
-            self._at,
+            self.at,
             len(self._placed),
             len(self._waiting),
             len(self._held),

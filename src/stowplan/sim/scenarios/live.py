@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TextIO
 
@@ -58,7 +57,7 @@ class Live:
         self._has_colours = lines is not None and lines.isatty() and not os.environ.get("NO_COLOR")
         self._most = most
         self._told = 0
-        self._counts: Counter[EntryKind] = Counter()
+        self._bound = self._failed = 0
         self._at = 0.0
         self._progress: TraceProgress | None = None
 
@@ -71,12 +70,16 @@ class Live:
         """The next scenario begins, which creates so many pods; 0: not known."""
         self._pods = pods
         self._progress = None
-        self._counts.clear()
+        self._bound = self._failed = 0
         self._at, self._began = 0.0, self._clock()
 
     def __call__(self, entry: Entry) -> None:
         self._at = entry.at
-        self._counts[entry.kind] += 1
+        kind = entry.kind
+        if kind is EntryKind.BOUND:
+            self._bound += 1
+        elif kind is EntryKind.UNSCHEDULABLE:
+            self._failed += 1
         if self._lines is not None:
             self._tell(entry)
         if self._status is not None:
@@ -132,10 +135,9 @@ class Live:
             come = f"{progress.arrived:,} of {progress.pods:,} pods"
             done = f"{come}, {progress.finished:,} finished"
         else:
-            bound, failed = self._counts[EntryKind.BOUND], self._counts[EntryKind.UNSCHEDULABLE]
-            share = min(bound / self._pods, 1.0) if self._pods else 0.0
+            share = min(self._bound / self._pods, 1.0) if self._pods else 0.0
             of = f" of {self._pods:,} pods" if self._pods else ""
-            done = f"{bound:,}{of} bound, {failed:,} failed attempts"
+            done = f"{self._bound:,}{of} bound, {self._failed:,} failed attempts"
         parts = [f"{share:4.0%}" if share else "", clock, done, self._estimate(share)]
         text = "  ".join(part for part in parts if part)
         assert self._status is not None

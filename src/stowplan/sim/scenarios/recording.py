@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from stowplan.api.objects import Node, Pod
+from stowplan.cluster.pod_info import Request, compile_pod
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.scheduler.outcome import Failure, Placement
@@ -68,8 +69,11 @@ class Recording:
         self._foreign_nodes: set[str] = set()
         #: One object for equal labels.
         self._labels: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
-        #: Further callbacks for each entry, for as long as they are registered.
-        self.listeners: list[Callable[[Entry], None]] = []
+        #: Called when a pod is bound, has finished or is deleted: with the entry's kind, the pod's
+        #: namespace/name and the time.
+        self.pod_listeners: list[Callable[[EntryKind, str, float], None]] = []
+        #: What a pod takes from its node. Replaced where that is known without compiling the pod.
+        self.held_by: Callable[[Pod], Request] = _held_by
         self._prefix = prefix
         self._on_entry = on_entry
         self._keeps_entries = keeps_entries
@@ -86,16 +90,16 @@ class Recording:
         self._on_entry, self._keeps_entries, self.drawing = None, False, None
 
     def add(self, kind: EntryKind, subject: str, text: str, **details: Any) -> None:
-        entry = Entry(self.now(), kind, subject, text, details)
+        self._add(Entry(self.now(), kind, subject, text, details))
+
+    def _add(self, entry: Entry) -> None:
         if self._keeps_entries:
             self.entries.append(entry)
         if self._on_entry is not None:
-            told = entry
-            if self.explainer is not None and kind in _ATTEMPTS:
-                told = msgspec.structs.replace(entry, details={**details, **self.explainer.latest})
-            self._on_entry(told)
-        for listener in self.listeners:
-            listener(entry)
+            if self.explainer is not None and entry.kind in _ATTEMPTS:
+                details = {**entry.details, **self.explainer.latest}
+                entry = msgspec.structs.replace(entry, details=details)
+            self._on_entry(entry)
 
     # Decisions
 
@@ -110,14 +114,13 @@ class Recording:
             decision = outcome.decision
             if self.drawing is not None:
                 self.drawing.scored(key, scores_in_words(decision))
-            self.add(
-                EntryKind.DECIDED,
-                subject,
-                f"goes to {outcome.node}",
-                node=outcome.node,
-                evaluated=decision.evaluated_nodes,
-                feasible=decision.feasible_nodes,
-            )
+            node = outcome.node
+            details = {
+                "node": node,
+                "evaluated": decision.evaluated_nodes,
+                "feasible": decision.feasible_nodes,
+            }
+            self._add(Entry(self.now(), EntryKind.DECIDED, subject, f"goes to {node}", details))
             return
         if not outcome.is_pending:
             return
@@ -151,7 +154,7 @@ class Recording:
             self._observer.pod_created(pod)
         if self.drawing is not None:
             self.drawing.pod_created(pod)
-        self.add(EntryKind.CREATED, f"pod {key}", "created")
+        self._add(Entry(self.measurement.at, EntryKind.CREATED, f"pod {key}", "created"))
         if pod.spec.node_name:
             self._bound(pod, by_scheduler=False)
         elif (said := pod.status.conditions) and any(each.type == "PodScheduled" for each in said):
@@ -170,8 +173,9 @@ class Recording:
         if not pod.metadata.namespace.startswith(self._prefix):
             return
         key = pod.key
+        node = pod.spec.node_name
         is_done = pod.is_finished or not (
-            pod.is_terminating or key in self.deleted_on_purpose or not pod.spec.node_name
+            pod.is_terminating or key in self.deleted_on_purpose or not node
         )
         self.deleted_on_purpose.discard(key)
         kind = EntryKind.FINISHED if is_done else EntryKind.DELETED
@@ -180,20 +184,29 @@ class Recording:
         self.measurement.pod_gone(key)
         if self._observer is not None:
             self._observer.pod_gone(key)
-        self.add(kind, f"pod {key}", text, node=pod.spec.node_name)
+        self._add(Entry(self.measurement.at, kind, f"pod {key}", text, {"node": node}))
+        self._tell(kind, key)
 
     def _bound(self, pod: Pod, *, by_scheduler: bool) -> None:
         key = intern(pod.key)
         self.counts["bound"] += 1
         self.bound.add(key)
         node = pod.spec.node_name
-        self.measurement.pod_bound(
-            key, pod, by_scheduler=by_scheduler, is_node_counted=node not in self._foreign_nodes
-        )
+        measurement = self.measurement
+        if node in self._foreign_nodes:
+            measurement.pod_bound(key, "", (), by_scheduler=by_scheduler)
+        else:
+            measurement.pod_bound(key, node, self.held_by(pod), by_scheduler=by_scheduler)
         if self._observer is not None and by_scheduler:
             self._observer.pod_bound(pod)
         self.attempted.add(key)
-        self.add(EntryKind.BOUND, f"pod {key}", f"bound to {node}", node=node)
+        text = f"bound to {node}"
+        self._add(Entry(measurement.at, EntryKind.BOUND, f"pod {key}", text, {"node": node}))
+        self._tell(EntryKind.BOUND, key)
+
+    def _tell(self, kind: EntryKind, key: str) -> None:
+        for listener in self.pod_listeners:
+            listener(kind, key, self.measurement.at)
 
     def node_added(self, node: Node) -> None:
         self.seen_nodes.add(node.name)
@@ -230,20 +243,31 @@ class Recording:
             self.add(EntryKind.DELETED, f"node {node.name}", "deleted")
 
 
+def _held_by(pod: Pod) -> Request:
+    return compile_pod(pod).held
+
+
 class Witness(EventHandlers):
-    """The scheduler's handlers; each event is recorded first."""
+    """The scheduler's handlers; each event is recorded, too."""
 
     def __init__(self, engine: Engine, recording: Recording) -> None:
         super().__init__(engine)
         self._recording = recording
+        recording.held_by = engine.cache.held_by
 
     def add_pod(self, pod: Pod) -> None:
         self._recording.pod_added(pod)
         super().add_pod(pod)
 
     def update_pod(self, old: Pod, new: Pod) -> None:
-        self._recording.pod_updated(old, new)
-        super().update_pod(old, new)
+        if new.is_finished:
+            # The scheduler's handler calls `delete_pod`, which records the pod's end.
+            self._recording.pod_updated(old, new)
+            super().update_pod(old, new)
+        else:
+            # Afterwards the cache knows what the pod holds.
+            super().update_pod(old, new)
+            self._recording.pod_updated(old, new)
 
     def delete_pod(self, pod: Pod) -> None:
         self._recording.pod_removed(pod)

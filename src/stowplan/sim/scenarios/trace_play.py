@@ -22,7 +22,7 @@ from stowplan.errors import AlreadyExists, ApiError, ConfigError, NotFound, Stow
 from stowplan.logs import get_logger, kv
 from stowplan.sim.scenarios.cluster import Cluster, change_node
 from stowplan.sim.scenarios.node_names import no_such_node
-from stowplan.sim.scenarios.timeline import SKIPPED_ROWS, Entry, EntryKind
+from stowplan.sim.scenarios.timeline import SKIPPED_ROWS, EntryKind
 from stowplan.sim.traces.model import Arrival, Disruption, Event, Json, Removal, Revision, Trace
 from stowplan.workloads.kinds import find_resource
 
@@ -36,10 +36,10 @@ _MOMENT_S = 1e-6
 _GRACE_S = 60.0
 #: kube-controller-manager leaves so many finished pods in place, its terminated-pod-gc-threshold.
 _FINISHED_KEPT = 12_500
+#: Answers of the API server to an object that is not valid.
+_REFUSALS = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
 #: Objects that may be there already, from another trace or the scenario itself.
 _MAY_EXIST = ("Namespace", "PriorityClass", "StorageClass")
-#: Entries that the player handles.
-_HEARD = frozenset([EntryKind.BOUND, EntryKind.FINISHED, EntryKind.DELETED])
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class _Player:
                 cluster.say(line)
         if not self._trace.nodes and not await cluster.list("Node"):
             raise ConfigError("there is no node; give the trace `nodes`, or create some first")
-        cluster.recording.listeners.append(self._hear)
+        cluster.recording.pod_listeners.append(self._hear)
         try:
             for manifest in self._trace.objects():
                 await self._is_accepted(manifest)
@@ -159,7 +159,7 @@ class _Player:
                 await self._until(self._began + self._trace.ends_at)
                 await cluster.settle()
         finally:
-            cluster.recording.listeners.remove(self._hear)
+            cluster.recording.pod_listeners.remove(self._hear)
         return self._report()
 
     async def _check_listed(self) -> None:
@@ -250,7 +250,7 @@ class _Player:
         try:
             await self._create(manifest)
         except ApiError as problem:
-            if not self._trace.skips_refused or problem.status != HTTPStatus.UNPROCESSABLE_ENTITY:
+            if not self._trace.skips_refused or problem.status not in _REFUSALS:
                 raise
             self._cluster.recording.counts[SKIPPED_ROWS] += 1
             name = f"{manifest['kind']} {manifest['metadata']['name']}"
@@ -338,21 +338,18 @@ class _Player:
             there = [node["metadata"]["name"] for node in await self._cluster.list("Node")]
             raise StowplanError(_no_such_node(event, there)) from None
 
-    def _hear(self, entry: Entry) -> None:
+    def _hear(self, kind: EntryKind, key: str, at: float) -> None:
         """Handle a pod's event: bound, finished or lost."""
-        if entry.kind not in _HEARD:
-            return
-        key = entry.subject.removeprefix("pod ")
         living = self._living.get(key)
-        if entry.kind is EntryKind.BOUND:
+        if kind is EntryKind.BOUND:
             if living is not None and living.arrival.run_s is not None:
                 self._running.add(key)
-                self._latest_end = max(self._latest_end, entry.at + living.arrival.run_s)
+                self._latest_end = max(self._latest_end, at + living.arrival.run_s)
             return
         self._running.discard(key)
         if living is not None:
             del self._living[key]
-            if entry.kind is EntryKind.FINISHED:
+            if kind is EntryKind.FINISHED:
                 if self._renamed:
                     self._renamed.pop(self._first_key(living), None)
                 self._finished += 1

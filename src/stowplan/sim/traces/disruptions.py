@@ -41,6 +41,10 @@ class DisruptionSchedule:
             if pool.drains is not None and pool.count:
                 self._push(pool.drains.every_ms, "drain", pool, "")
 
+    def __bool__(self) -> bool:
+        """False if no node is ever disrupted."""
+        return bool(self._due)
+
     def until(self, at_ms: int) -> list[Disruption]:
         """The disruptions up to and including this moment."""
         happened: list[Disruption] = []

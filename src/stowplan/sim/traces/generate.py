@@ -17,7 +17,7 @@ from stowplan.sim.traces.arrivals import moments
 from stowplan.sim.traces.description import Application, Description, Neighbours, read_description
 from stowplan.sim.traces.dice import Dice
 from stowplan.sim.traces.disruptions import DisruptionSchedule
-from stowplan.sim.traces.distributions import heaps_of
+from stowplan.sim.traces.distributions import constant, heaps_of
 from stowplan.sim.traces.manifests import (
     HOSTNAME,
     STANDING_NAMESPACES,
@@ -82,11 +82,16 @@ class _Synthesis:
 
     def events(self) -> Iterator[Event]:
         """Pods and troubles together, with those disruptions that the description lists."""
+        if not self._description.disruptions:
+            return self._happening()
         listed = (disruption for disruption, _ in self._description.disruptions)
         return heapq.merge(listed, self._happening(), key=lambda event: event.at)
 
     def _happening(self) -> Iterator[Event]:
         troubles = DisruptionSchedule(self._description.pools, self._seed)
+        if not troubles:
+            yield from self._pods()
+            return
         for pod in self._pods():
             yield from troubles.until(round(pod.at * 1000))
             yield pod
@@ -109,7 +114,7 @@ class _Synthesis:
             maker = makers[choosing.weighted(heaps)]
             at_ms -= at_ms % grain
             # At least one, or a description could go on without end.
-            for _ in range(min(max(maker.application.replicas.draw(counting), 1), left)):
+            for _ in range(min(max(maker.draw_replicas(counting), 1), left)):
                 yield maker.next_pod(at_ms)
                 left -= 1
             if not left:
@@ -122,6 +127,9 @@ class _Maker:
     def __init__(self, application: Application, seed: int, resolution_ms: int) -> None:
         self.application = application
         self._resolution_ms = resolution_ms
+        self.draw_replicas = application.replicas.draw
+        amounts = (application.cpu, application.memory, application.gpu)
+        self._draws = [constant(0).draw if amount is None else amount.draw for amount in amounts]
         self._amounts = Dice(seed, f"requests of {application.name}")
         self._durations = Dice(seed, f"durations of {application.name}")
         self._labels = {"app": application.name, **application.labels}
@@ -130,18 +138,14 @@ class _Maker:
         self._made = 0
 
     def next_pod(self, at_ms: int) -> Arrival:
-        application = self.application
-        amounts = [
-            amount.draw(self._amounts) if amount is not None else 0
-            for amount in (application.cpu, application.memory, application.gpu)
-        ]
+        application, dice = self.application, self._amounts
+        spec = self._spec(*[draw(dice) for draw in self._draws])
         run_s = None
         if application.duration is not None:
             run_ms = application.duration.draw(self._durations)
             run_s = (run_ms + -run_ms % self._resolution_ms) / 1000
         name = f"{application.name}-{self._made}"
         self._made += 1
-        spec = self._spec(*amounts)
         return arrival(at_ms / 1000, name, application.namespace, self._labels, spec, run_s)
 
     def _make_spec(self, cpu_milli: int, memory_bytes: int, gpus: int) -> Json:
