@@ -16,7 +16,8 @@ import pytest
 from stowplan.lab.controlplane.processes import free_port
 from stowplan.lab.faults import Fault, FaultProxy
 from stowplan.recording.entries import EntryType
-from stowplan.recording.reading import Problems, find_gaps, read_sessions
+from stowplan.recording.reading import Problems, read_sessions
+from stowplan.sim.results import load
 from stowplan.testing.device_builders import (
     claim_template,
     device_class,
@@ -62,8 +63,8 @@ def test_what_was_written_before_a_kill_is_read_and_the_file_is_continued(
     assert path.stat().st_mode & 0o077 == 0
     problems = Problems()
     sessions = [[entry.type for entry in each.entries] for each in read_sessions(path, problems)]
-    ((_, note),) = find_gaps(path)
-    assert note.startswith("the recorder was killed at ")
+    (gap,) = load(path).gaps
+    assert gap.note.startswith("the recorder was killed at ")
     assert len(sessions) == 2
     assert sessions[-1][-1] is EntryType.END
     assert problems.count == 0  # a kill damages nothing
@@ -191,7 +192,7 @@ def test_a_folder_gets_files_that_are_whole_each_and_the_oldest_go(
         assert types[0] is EntryType.ADDED
         assert EntryType.SYNCED in types
         assert types[-1] is EntryType.END
-    assert find_gaps(folder) == []  # rotation loses nothing
+    assert load(folder).gaps == []  # rotation loses nothing
     for command in (["replay"], ["replay", "--follow"], ["compare"]):
         done = run(*command, str(folder))
         assert (done.returncode, done.stderr) == (0, ""), done.stdout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.recording.test_gaps import rotated
 from tests.waiting import wait_for
 
 STOWPLAN = (sys.executable, "-m", "stowplan")
@@ -132,6 +134,43 @@ def test_the_same_bytes_on_one_worker_on_two_and_on_dask(folder: Path) -> None:
     assert done.stdout.startswith("WORKLOAD   STRATEGY")
 
 
+def test_a_folder_of_recordings_gives_the_same_bytes_everywhere(folder: Path) -> None:
+    files = rotated(folder / "recordings")
+    (folder / "sweep.yaml").write_text(
+        SWEEP.replace("- scenario: scenario.yaml\n- trace: trace.yaml", "- recording: recordings")
+    )
+    keep = ("--keep", "runs", "--keep", "decisions")
+    for name, how in (
+        ("one", ("--workers", "1")),
+        ("two", ("--workers", "2")),
+        ("dask", ("--workers", "2", "--dask", "local")),
+    ):
+        done = sweep(folder, "sweep.yaml", "--results", name, *how, *keep)
+        assert done.stderr.count(f"Warning: {folder / 'recordings'}: gap at ") == 2
+    kept = sorted(path.relative_to(folder / "one") for path in (folder / "one").rglob("*.*"))
+    kept.remove(Path("journal.jsonl"))
+    assert len(kept) == 4 + 4 + 4
+    for file in kept:
+        one = (folder / "one" / file).read_bytes()
+        assert one == (folder / "two" / file).read_bytes(), file
+        assert one == (folder / "dask" / file).read_bytes(), file
+    played = [row["decisions"] for row in rows(folder / "one")]
+    assert len(played) == 4
+
+    # `stowplan replay` decides the same.
+    command = [*STOWPLAN, "replay", "recordings", "--decisions", "decisions.jsonl"]
+    subprocess.run(command, cwd=folder, capture_output=True, check=True)
+    digest = hashlib.sha256((folder / "decisions.jsonl").read_bytes()).hexdigest()
+    assert digest == played[0]
+
+    # A file that was deleted, as `record --keep` does, is noticed when the sweep is resumed.
+    again = sweep(folder, "sweep.yaml", "--results", "one", *keep)
+    assert "4 of 4 tasks were finished before" in again.stderr
+    next(iter(files)).unlink()
+    again = sweep(folder, "sweep.yaml", "--results", "one", *keep)
+    assert "finished before" not in again.stderr
+
+
 def test_the_task_of_a_killed_worker_is_repeated(folder: Path) -> None:
     (folder / "killer.py").write_text(KILLER)
     (folder / "sweep.yaml").write_text(
@@ -227,7 +266,7 @@ def test_a_scenario_that_fails_is_told(folder: Path) -> None:
     (folder / "scenario.yaml").write_text(failing)
     (folder / "sweep.yaml").write_text("workloads: [{scenario: scenario.yaml}]\n")
     done = sweep(folder, "sweep.yaml", code=1)
-    assert "FAIL scenario  seed 0: not met: " in done.stderr
+    assert "FAIL scenario, seed 0: not met: " in done.stderr
 
 
 def test_missing_prices_and_equal_samples_are_warnings(folder: Path) -> None:

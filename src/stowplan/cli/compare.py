@@ -12,6 +12,7 @@ from stowplan.cli.options import file_option, html_option
 from stowplan.cli.played import write
 from stowplan.cli.tables import OutputFormat, output_option, print_object
 from stowplan.output_file import check_output_file
+from stowplan.present.tables import printable
 
 if TYPE_CHECKING:
     from stowplan.sim.results.comparing import Comparison
@@ -89,7 +90,7 @@ def compare(
     comparison = compared(named(runs, names or map(name_of, files, runs)))
     failed = [text for each in asked for text in each.failures(comparison)]
     for text in _warnings(comparison, prices):
-        click.echo(f"Warning: {text}", err=True)
+        click.echo(f"Warning: {printable(text)}", err=True)
     if html is not None:
         from stowplan.sim.results.page import page_of
 
@@ -103,7 +104,7 @@ def compare(
     else:
         print_object(data_of(comparison), output)
     for text in failed:
-        click.secho(f"FAIL {text}", fg="red", err=True)
+        click.secho(f"FAIL {printable(text)}", fg="red", err=True)
     return EXIT_FAILED if failed else 0
 
 

@@ -19,14 +19,18 @@ F = TypeVar("F", bound=Callable[..., Any])
 if TYPE_CHECKING:
     from stowplan.sim.scenarios import Entry, Outcome
     from stowplan.sim.scenarios.report import DecisionLog
+    from stowplan.sim.traces.model import ReadCounts
 
 
 #: Gaps of a recording that are named; all are counted.
 _WARNED: Final = 5
 
 
-def warn_gaps(file: Path, gaps: Sequence[tuple[float, str]]) -> None:
-    """Report the gaps of a recording on standard error."""
+def warn_reading(file: Path, reading: ReadCounts) -> None:
+    """Report broken rows and gaps of a trace or recording on standard error."""
+    for row in reading.examples:
+        click.echo(f"Warning: {row.where}: {printable(row.reason)}", err=True)
+    gaps = reading.gaps
     for at, note in gaps[:_WARNED]:
         click.echo(f"Warning: {file}: gap at {at:,.1f} s: {printable(note)}", err=True)
     if len(gaps) > _WARNED:

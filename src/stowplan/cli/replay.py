@@ -19,7 +19,7 @@ from stowplan.cli.played import (
     result_options,
     save_result,
     show,
-    warn_gaps,
+    warn_reading,
     write,
 )
 from stowplan.cli.tables import OutputFormat, output_option, print_object
@@ -27,7 +27,6 @@ from stowplan.config.feature_gates import FeatureGates
 from stowplan.errors import ConfigError
 from stowplan.logs import configure
 from stowplan.output_file import check_output_file
-from stowplan.present.tables import printable
 
 if TYPE_CHECKING:
     from stowplan.sim.scenarios import Options
@@ -167,9 +166,7 @@ def _play(
     keep_freed_memory()
     grow_without_collecting()
     trace = load_replay(file, nodes=nodes, reschedule=reschedule)
-    for row in trace.reading.examples:
-        click.echo(f"Warning: {row.where}: {printable(row.reason)}", err=True)
-    warn_gaps(file, trace.reading.gaps)
+    warn_reading(file, trace.reading)
     live = Live(None, sys.stderr)
     kept: list[str] = []
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final, TextIO
 import click
 
 from stowplan.cli.invocation import own_command
+from stowplan.cli.played import warn_reading
 from stowplan.cli.tables import print_object, table_option
 from stowplan.config.fields import did_you_mean
 from stowplan.errors import ConfigError
-from stowplan.present.tables import counted
+from stowplan.present.tables import counted, printable
 
 if TYPE_CHECKING:
-    from stowplan.sim.sweep.document import Sweep
     from stowplan.sim.sweep.running import Progress, Runner
 
 EXIT_FAILED: Final = 1
@@ -87,10 +87,11 @@ def sweep(
       $ stowplan sweep weights.yaml --sort nodes_in_use --figure nodes_in_use --figure pending_p99
       $ stowplan sweep weights.yaml --dask tcp://10.0.0.1:8786
 
-    FILE names workloads (scenarios, traces, recordings), configurations with parameters to vary (a
-    grid, or random search), and seeds. Every combination is a task. Results are a table
-    (results.jsonl, results.csv, and results.parquet with stowplan[data]) and a page with plots
-    (report.html). They are the same, byte by byte, on any number of processes and on Dask.
+    FILE names workloads (scenarios, traces, recordings or folders of rotated ones), configurations
+    with parameters to vary (a grid, or random search), and seeds. Every combination is a task.
+    Results are a table (results.jsonl, results.csv, and results.parquet with stowplan[data]) and a
+    page with plots (report.html). They are the same, byte by byte, on any number of processes and
+    on Dask.
 
     Interrupt it at any time: the same command goes on where it stopped. docs/sweep.md explains the
     file. Exits with 1 if a task failed.
@@ -119,7 +120,8 @@ def sweep(
             raise ConfigError(
                 f"{name}: no node has a price. Fix: add `prices: FILE` to {file}", where=option
             )
-    _warn(asked)
+    for path, reading in asked.readings.items():
+        warn_reading(Path(path), reading)
     folder_path = results or file.with_name(f"{file.stem}-results")
     count = workers or _cores()
     shown = SweepProgress(sys.stderr)
@@ -150,17 +152,6 @@ def sweep(
     return _failures(progress, [row for row in table.rows if row["problem"]])
 
 
-def _warn(sweep: Sweep) -> None:
-    """Report the gaps of the recordings, before hours of work depend on them."""
-    from stowplan.cli.played import warn_gaps
-    from stowplan.recording.reading import find_gaps, is_recording
-
-    workloads = (task.workload for task in sweep.tasks)
-    files = dict.fromkeys(Path(each.file) for each in workloads if each.kind == "recording")
-    for file in filter(is_recording, files):
-        warn_gaps(file, find_gaps(file))
-
-
 def _failures(progress: Progress, failed: Sequence[dict[str, object]]) -> int:
     for task in progress.lost:
         click.secho(
@@ -171,7 +162,7 @@ def _failures(progress: Progress, failed: Sequence[dict[str, object]]) -> int:
         )
     for row in failed:
         click.secho(
-            f"FAIL {row['workload']} {row['configuration']} seed {row['seed']}: {row['problem']}",
+            printable(f"FAIL {row['run']}: {row['problem']}"),
             fg="red",
             err=True,
         )

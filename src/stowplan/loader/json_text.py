@@ -31,6 +31,8 @@ _NOT_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _DIGITS: Final = bytes.maketrans(b"123456789", b"000000000")
 _TOKEN: Final = re.compile(STRING.pattern + rb"|[][{}]|[-+.0-9eE]+", re.DOTALL)
 _TOO_DEEP: Final = "is nested too deeply"
+#: The longest reason, in characters.
+_REASON: Final = 300
 
 
 @overload
@@ -43,8 +45,9 @@ def json_decoder(kind: Any) -> Callable[[Encoded | msgspec.Raw], Any]:
 
 
 def reason_of(problem: Exception) -> str:
-    """Why a decoder failed, in a line."""
-    return _TOO_DEEP if isinstance(problem, RecursionError) else str(problem)
+    """Why a decoder failed, in a short line: messages quote values, which can be of any length."""
+    text = _TOO_DEEP if isinstance(problem, RecursionError) else str(problem)
+    return text if len(text) <= _REASON else f"{text[:_REASON]}..."
 
 
 @overload

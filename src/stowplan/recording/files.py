@@ -17,7 +17,7 @@ from typing import IO
 
 from stowplan.clock import Clock, rfc3339
 from stowplan.errors import ConfigError
-from stowplan.recording.folder import SUFFIX, files_in, order
+from stowplan.recording.folder import SUFFIX, files_in, latest_name
 from stowplan.recording.gzip_lines import LineWriter
 from stowplan.recording.reading import first_header
 
@@ -144,10 +144,8 @@ class Output:
     def _new_name(self) -> Path:
         """A name that sorts after all others, even if the clock was set back."""
         stem, number = rfc3339(self._clock.time()).replace(":", ""), 1
-        if files := files_in(self._path):
-            latest, count = order(files[-1])
-            if stem <= latest:
-                stem, number = latest, count + 1
+        if (latest := latest_name(self._path)) is not None and stem <= latest[0]:
+            stem, number = latest[0], latest[1] + 1
         return self._path / (f"{stem}-{number}{SUFFIX}" if number > 1 else f"{stem}{SUFFIX}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -11,12 +12,26 @@ _NAME: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d{6}Z)(?:-(\d{1,9}))?\.jsonl\.gz$"
 
 
 def files_in(folder: Path) -> list[Path]:
-    """The recordings in a folder, oldest first. Other files are ignored. Raises OSError."""
-    return sorted((each for each in folder.iterdir() if _NAME.match(each.name)), key=order)
+    """The recordings in a folder, oldest first. Raises OSError.
+
+    Other files are ignored. So are folders, pipes and broken links with the name of a recording.
+    """
+    return sorted(filter(Path.is_file, _named(folder)), key=_order)
 
 
-def order(path: Path) -> tuple[str, int]:
-    """The start time in a file's name, and the number of the file among those of that second."""
+def latest_name(folder: Path) -> tuple[str, int] | None:
+    """The start time in the last name, and its number in that second. Raises OSError.
+
+    This counts every name that is taken, whatever has it.
+    """
+    return max(map(_order, _named(folder)), default=None)
+
+
+def _named(folder: Path) -> Iterator[Path]:
+    return (each for each in folder.iterdir() if _NAME.match(each.name))
+
+
+def _order(path: Path) -> tuple[str, int]:
     found = _NAME.match(path.name)
     assert found is not None
     return found[1], int(found[2] or 1)

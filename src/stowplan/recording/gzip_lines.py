@@ -20,6 +20,9 @@ MEMBER_BYTES: Final = 4 << 20
 MAGIC: Final = b"\x1f\x8b\x08"
 _GZIP: Final = 31
 _CHUNK: Final = 1 << 16
+#: Unpacked bytes that are handed on at once. Small pieces of a long line would be joined, and so
+#: copied, again and again.
+_UNPACKED: Final = 1 << 20
 #: Bytes that are enough to unpack the first characters of a member, and these characters.
 _PROBE: Final = 512
 _FIRST: Final = b'{"'
@@ -134,7 +137,7 @@ class _Members:
                     yield Unfinished(f"breaks off at byte {self._offset}")
                     return
                 given, before = self._buffer[:end], unpacker.copy()
-                data = unpacker.decompress(given, 1 << 20)
+                data = unpacker.decompress(given, _UNPACKED)
                 rest = unpacker.unused_data or unpacker.unconsumed_tail
                 self._consume(len(given) - len(rest))
                 if data:
@@ -203,10 +206,17 @@ class _Members:
 
 def _until_error(unpacker: zlib._Decompress, data: bytes) -> Generator[bytes, None, int]:
     """Yield what can be unpacked before the error; returns its place in the data."""
-    for place in range(len(data)):
-        try:
-            if unpacked := unpacker.decompress(data[place : place + 1]):
-                yield unpacked
-        except zlib.error:
-            return place
-    return len(data)
+    unpacked = bytearray()
+    place = 0
+    try:
+        for place in range(len(data)):
+            unpacked += unpacker.decompress(data[place : place + 1])
+            if len(unpacked) >= _UNPACKED:
+                yield bytes(unpacked)
+                unpacked.clear()
+        place = len(data)
+    except zlib.error:
+        pass
+    if unpacked:
+        yield bytes(unpacked)
+    return place

@@ -37,6 +37,8 @@ ROTATED: Final = "rotated"
 _EXAMPLES: Final = 5
 #: Number of files that an error about a folder names.
 _NAMED: Final = 3
+#: Maximum length of a kind or a note. Readers keep notes, and a line can have 8 MiB.
+_LONGEST_TEXT: Final = 300
 #: Maximum number of gaps that a reader keeps.
 MOST_GAPS: Final = 1_000
 #: Longer pauses are shortened to this: replaying an idle day takes a third of a second.
@@ -80,16 +82,6 @@ def read_sessions(path: Path, problems: Problems | None = None) -> Iterator[Sess
     return _Reader(path, Problems() if problems is None else problems).sessions()
 
 
-def find_gaps(path: Path) -> list[tuple[float, str]]:
-    """Times and notes of the gaps of a recording, at most `MOST_GAPS`. Raises ConfigError."""
-    found: list[tuple[float, str]] = []
-    for session in read_sessions(path):
-        for entry in session.entries:
-            if entry.type is EntryType.GAP and len(found) < MOST_GAPS:
-                found.append((entry.at, entry.note))
-    return found
-
-
 def recording_files(path: Path) -> Sequence[Path]:
     """The file, or the files of a folder in the order of time. Raises ConfigError."""
     if not path.is_dir():
@@ -99,9 +91,13 @@ def recording_files(path: Path) -> Sequence[Path]:
             return files
         names = sorted(each.name for each in path.iterdir() if each.name.endswith(SUFFIX))
     except OSError as problem:
-        raise ConfigError(f"cannot be read: {problem.strerror}", where=str(path)) from None
+        raise _unreadable(path, problem) from None
     if not names:
-        raise ConfigError("is a folder without recordings. Fix: give a file", where=str(path))
+        raise ConfigError(
+            "is a folder without recordings. Fix: give a file or folder that `stowplan record`"
+            " wrote",
+            where=str(path),
+        )
     shown = ", ".join(names[-_NAMED:])
     others = f" (and {len(names) - _NAMED:,} more)" if len(names) > _NAMED else ""
     raise ConfigError(
@@ -177,6 +173,14 @@ def _first_line(path: Path) -> bytes:
     except (OSError, ValueError):
         pass
     return b""
+
+
+def _unreadable(path: Path, problem: OSError | ValueError) -> ConfigError:
+    why = getattr(problem, "strerror", None) or str(problem)
+    return ConfigError(
+        f"cannot be read: {why}. Fix: give a recording that this account can read",
+        where=str(path),
+    )
 
 
 def _is_gzip(stream: IO[bytes]) -> bool:
@@ -280,10 +284,10 @@ class _Reader:
         self._end = (entry.note or "stopped") if entry.type is EntryType.END else ""
         self._has_snapshot |= entry.type is EntryType.SYNCED
         self._has_objects |= bool(bytes(entry.object))
-        note = entry.note
-        if entry.type is EntryType.GAP and entry.kind:
-            note = f"{entry.kind}: {note}"
-        yield Entry(at, entry.type, entry.kind, entry.object, note)
+        kind, note = entry.kind[:_LONGEST_TEXT], entry.note[:_LONGEST_TEXT]
+        if entry.type is EntryType.GAP and kind:
+            note = f"{kind}: {note}"
+        yield Entry(at, entry.type, kind, entry.object, note)
 
     def _gap(self, note: str) -> Entry:
         return Entry(self._times.latest, EntryType.GAP, note=note)
@@ -327,8 +331,7 @@ class _Reader:
             try:
                 stream = file.open("rb")
             except (OSError, ValueError) as problem:
-                why = getattr(problem, "strerror", None) or str(problem)
-                raise ConfigError(f"cannot be read: {why}", where=str(file)) from None
+                raise _unreadable(file, problem) from None
             with stream:
                 if not _is_gzip(stream) and stream.peek(1):
                     yield _Loss(_Cause.DAMAGE, f"{name} is damaged at byte 0")

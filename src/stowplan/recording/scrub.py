@@ -224,8 +224,12 @@ _PLAIN_ANNOTATIONS: Final = KEPT_ANNOTATIONS - {
 _REQUESTS: Final = frozenset(["request", "requestName", "requests"])
 #: Kinds whose names are not hashed, because fields of `_PLAIN` refer to them.
 _PLAIN_KINDS: Final = (CSIDriver, DeviceClass)
-_PLAIN_TEXTS: Final = frozenset(["", "true", "false", "metadata.name", "kube-system", "default"])
-_PREFIXES: Final = ("system-",)  # of priority classes
+_PLAIN_TEXTS: Final = frozenset(
+    [
+        *("", "true", "false", "metadata.name", "kube-system", "default"),
+        *("system-cluster-critical", "system-node-critical"),  # priority classes
+    ]
+)
 _ANY_ADDRESS: Final = frozenset(["", "0.0.0.0", "::"])  # noqa: S104 - compared, not listened on
 
 
@@ -255,7 +259,7 @@ class Hashed:
 
     def text(self, text: str) -> str:
         """The hash of a string. Numbers stay, because selectors compare them."""
-        if text in _PLAIN_TEXTS or text.lstrip("-").isdigit() or text.startswith(_PREFIXES):
+        if text in _PLAIN_TEXTS or text.lstrip("-").isdigit():
             return text
         digest = hashlib.blake2b(text.encode(), key=self._key, digest_size=8).hexdigest()
         return f"h{digest}"

@@ -14,16 +14,23 @@ from typing import Any, Final
 
 import msgspec
 
+from stowplan.api.objects import Node, Pod
+from stowplan.api.quantity import milli_value, value
 from stowplan.api.resources import Resource
+from stowplan.cluster.pod_info import held_amounts
 from stowplan.judge.objects import Thing, thing_of
-from stowplan.loader.json_text import UNREADABLE, json_decoder
+from stowplan.loader.json_text import UNREADABLE, json_decoder, reason_of
 from stowplan.recording.decisions import Decision
-from stowplan.recording.entries import BY_KIND, READ_KINDS, Entry, EntryType
+from stowplan.recording.entries import BY_KIND, KINDS, READ_KINDS, Entry, EntryType
 
 #: Maximum delay of an entry.
 WINDOW_S: Final = 1.0
 
-_DECODERS: Final = {each.kind: json_decoder(each.type) for each in READ_KINDS}
+#: Maximum number of changes that wait: a file can claim that all its changes have one time.
+_MOST_WAITING: Final = 100_000
+
+_DECODERS: Final = {each.kind: json_decoder(each.type) for each in KINDS}
+_READ: Final = frozenset(each.kind for each in READ_KINDS)
 _decode_decision = json_decoder(Decision)
 
 
@@ -42,23 +49,42 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 def changes(entries: Iterable[Entry]) -> Iterator[Change]:
     """Decode the objects. An unreadable one becomes a gap; kinds without effect are skipped."""
     for entry in entries:
-        resource: Resource[Any] | None = BY_KIND.get(entry.kind)
         try:
-            if entry.type is EntryType.DECISION:
-                decision = _decode_decision(entry.object)
-                yield Change(entry.at, entry.type, 0, decision=decision)
-                continue
-            if resource is None or not bytes(entry.object):
-                yield Change(entry.at, entry.type, 0, note=entry.note)
-                continue
-            if entry.kind not in _DECODERS:
-                continue
-            struct = _DECODERS[entry.kind](entry.object)
+            found = decoded(entry)
         except UNREADABLE as problem:
-            what = entry.kind or entry.type.value
-            yield Change(entry.at, EntryType.GAP, 0, note=f"{what}: {problem}")
+            yield Change(entry.at, EntryType.GAP, 0, note=unreadable(entry, problem))
             continue
-        yield change_of(entry.at, entry.type, resource, struct)
+        if found is None:
+            yield Change(entry.at, entry.type, 0, note=entry.note)
+        elif isinstance(found, Decision):
+            yield Change(entry.at, entry.type, 0, decision=found)
+        elif entry.kind in _READ:
+            yield change_of(entry.at, entry.type, BY_KIND[entry.kind], found)
+
+
+def decoded(entry: Entry) -> Any:
+    """The object or the Decision of an entry; None if it has none.
+
+    Raises one of UNREADABLE if it is malformed, or has amounts that are not quantities.
+    """
+    if entry.type is EntryType.DECISION:
+        return _decode_decision(entry.object)
+    if entry.kind not in _DECODERS or not bytes(entry.object):
+        return None
+    found = _DECODERS[entry.kind](entry.object)
+    if entry.type is EntryType.DELETED:
+        return found
+    if isinstance(found, Pod):
+        held_amounts(found)
+    elif isinstance(found, Node):
+        for name, amount in (found.status.allocatable or {}).items():
+            (milli_value if name == "cpu" else value)(amount)
+    return found
+
+
+def unreadable(entry: Entry, problem: Exception) -> str:
+    """The note of the gap that an unreadable object leaves."""
+    return f"{entry.kind or entry.type.value}: {reason_of(problem)}"
 
 
 def change_of(at: float, what: EntryType, kind: Resource[Any], obj: Any) -> Change:
@@ -84,8 +110,13 @@ class Ordering:
         heapq.heappush(self._heap, (version, next(self._numbers), change))
 
     def take(self, now: float) -> Iterator[Change]:
-        """Remove and yield the changes that are older than the window; `inf` takes all."""
-        while self._heap and self._heap[0][2].at < now - self._window_s:
+        """Remove and yield the changes that are older than the window; `inf` takes all.
+
+        If too many wait, the first ones are taken early.
+        """
+        while self._heap and (
+            len(self._heap) > _MOST_WAITING or self._heap[0][2].at < now - self._window_s
+        ):
             yield heapq.heappop(self._heap)[2]
 
     def coming(self) -> Iterator[Change]:

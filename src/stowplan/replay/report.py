@@ -15,11 +15,11 @@ from stowplan.judge.configuration import Configuration, default_registry
 from stowplan.present.tables import counted, format_table, printable
 from stowplan.recording.decisions import EVENT, LEDGER
 from stowplan.recording.entries import Entry
-from stowplan.recording.reading import read_sessions
+from stowplan.recording.reading import MOST_GAPS, read_sessions
 from stowplan.replay.following import Comparison, Follower, Verdict
 from stowplan.replay.ordering import Ordering, changes
 
-#: Number of differences that are listed; all are counted.
+#: Number of differences, schedulers and results that are listed; all are counted.
 _LISTED: Final = 20
 _SOURCES: Final = {EVENT: "events of the scheduler", LEDGER: "the scheduler's ledger"}
 
@@ -62,7 +62,7 @@ class Tally:
 
     def close(self, follower: Follower) -> None:
         """Add the counts of a follower that has ended."""
-        self.gaps += follower.gaps
+        self.gaps += follower.gaps[: MOST_GAPS - len(self.gaps)]
         self.unserved += follower.unserved
         self.told += follower.told
 
@@ -86,9 +86,9 @@ class Tally:
         if self.plugins:
             told = ", ".join(f"{name} {number:,}" for name, number in self.plugins.most_common(5))
             lines.append(f"scores that made the difference: {told}")
-        for name, number in self.unserved.most_common():
+        for name, number in self.unserved.most_common(_LISTED):
             lines.append(f"left out: {counted(number, 'pod')} of schedulerName {name or '(none)'}")
-        for (result, source), number in sorted(self.told.items()):
+        for (result, source), number in sorted(self.told.items())[:_LISTED]:
             lines.append(
                 f"{counted(number, 'attempt')} {result}, by {_SOURCES.get(source, source)}"
             )

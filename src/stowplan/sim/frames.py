@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from stowplan.errors import ConfigError
+from stowplan.recording.reading import is_recording
 from stowplan.sim.results.comparing import figures_of
 from stowplan.sim.results.extras import needed
 from stowplan.sim.results.files import load, name_of, named
 from stowplan.sim.results.pod_table import COLUMNS, TIMES, pod_rows
 from stowplan.sim.results.run import SAMPLED, Run
-from stowplan.sim.sweep.folder import read_results, run_file
+from stowplan.sim.sweep.folder import has_results, read_results, run_file
 
 
 @dataclass
@@ -43,11 +44,12 @@ class Results:
         """A row for every moment of every run: shares of CPU and memory, waiting pods, ..."""
         self._check_runs()
         pandas = self._pandas()
-        parts = [
-            pandas.DataFrame({"run": run.name, **{name: run.samples[name] for name in SAMPLED}})
-            for run in self.runs
-            if run.samples
-        ]
+        parts = []
+        for run in self.runs:
+            columns: dict[str, Any] = {"run": run.name}
+            columns |= {name: run.samples[name] for name in SAMPLED if name in run.samples}
+            if run.samples:
+                parts.append(pandas.DataFrame(columns))
         return pandas.concat(parts, ignore_index=True) if parts else pandas.DataFrame()
 
     def _check_runs(self) -> None:
@@ -65,14 +67,17 @@ class Results:
 def load_results(
     paths: str | Path | Iterable[str | Path], *, prices: Mapping[str, float] | None = None
 ) -> Results:
-    """Raises ConfigError. A sweep's folder counts as its rows, and its runs if it kept them."""
+    """Raises ConfigError. A sweep's folder counts as its rows, and its runs if it kept them.
+
+    A folder of recordings counts as one run.
+    """
     Results._pandas()
     listed = [paths] if isinstance(paths, str | Path) else list(paths)
     results = Results()
     single: list[Run] = []
     names: list[str] = []
     for path in map(Path, listed):
-        if not path.is_dir():
+        if not path.is_dir() or (not has_results(path) and is_recording(path)):
             single.append(run := load(path, prices=prices))
             names.append(name_of(path, run))
             continue

@@ -118,6 +118,63 @@ def test_bombs(tmp_path: Path, stowplan: Run, command: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"at": 20.0, "type": "GAP", "kind": "Pod", "note": "x" * 100_000},
+        {"at": 20.0, "type": "GAP", "kind": "x" * 100_000, "note": "listed again"},
+        {"at": 20.0, "type": "x" * 100_000},
+    ],
+    ids=["note", "kind", "type"],
+)
+def test_long_texts_are_cut_off(
+    tmp_path: Path, stowplan: Run, command: tuple[str, ...], line: Json
+) -> None:
+    """Readers keep a thousand notes, and a line can have 8 MiB."""
+    path = written(tmp_path, packed(*STORY, line, pod("late", 21.0)))
+    code, out, err = stowplan(*command, path)
+    assert code == 0, err
+    assert "20.0 s" in out + err or "21.0 s" in out + err
+    assert len(out + err) < 10_000
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"containers": [{"name": "c", "resources": {"requests": {"cpu": "many"}}}]},
+        {"containers": [{"name": "c", "resources": True}]},
+        {"containers": "none"},
+        {"tolerations": [["a"]]},
+    ],
+    ids=["quantity", "resources", "containers", "tolerations"],
+)
+def test_a_malformed_object_is_the_same_gap_everywhere(
+    tmp_path: Path, stowplan: Run, change: Json
+) -> None:
+    wrong = pod("wrong", 20.0)
+    wrong["object"]["spec"].update(change)
+    path = written(tmp_path, packed(*STORY, wrong, pod("late", 21.0), pod("late", 22.0, "a")))
+    found = []
+    for command in COMMANDS:
+        code, out, err = stowplan(*command, path)
+        assert code == 0, out + err
+        found += [line.partition("20.0 s: Pod: ")[2] for line in (out + err).splitlines()]
+    notes = [note for note in found if note]
+    assert len(notes) == 3
+    assert len(set(notes)) == 1
+
+
+def test_a_node_with_a_wrong_amount_is_a_gap(tmp_path: Path, stowplan: Run) -> None:
+    wrong = node("wrong", 20.0)
+    wrong["object"]["status"]["allocatable"]["memory"] = "much"
+    path = written(tmp_path, packed(*STORY, wrong))
+    for command in COMMANDS:
+        code, out, err = stowplan(*command, path)
+        assert code == 0, out + err
+        assert "20.0 s: Node: invalid quantity 'much'" in out + err
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 def test_names_that_are_paths(tmp_path: Path, stowplan: Run, command: tuple[str, ...]) -> None:
     """No API server gives such names out; here they are names that nothing has."""
     odd = "../../nodes/a"

@@ -5,14 +5,15 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import re
+from errno import EACCES
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from stowplan.recording.gzip_lines import LineWriter
-from stowplan.recording.reading import find_gaps
 from stowplan.sim.results.comparing import figures_of
 from stowplan.sim.results.files import load
 from tests.unit.recording.test_bad_recordings import (
@@ -116,14 +117,14 @@ def test_all_commands_report_the_same_gaps(
 
 def test_a_gap_says_which_time_is_lost(tmp_path: Path) -> None:
     damaged = packed(*STORY) + flipped(packed(*BOUND), 20)
-    ((at, note),) = find_gaps(written(tmp_path, damaged))
-    assert at == 9.0
+    (gap,) = load(written(tmp_path, damaged)).gaps
+    assert gap.at == 9.0
     assert re.fullmatch(
-        r"the recording is damaged at byte \d+: everything after 9\.0 s is lost", note
+        r"the recording is damaged at byte \d+: everything after 9\.0 s is lost", gap.note
     )
-    ((at, note),) = find_gaps(written(tmp_path, damaged + packed(pod("late", 1800.0))))
-    assert at == 1800.0
-    assert note.endswith(": changes between 9.0 s and 1,800.0 s are lost")
+    (gap,) = load(written(tmp_path, damaged + packed(pod("late", 1800.0)))).gaps
+    assert gap.at == 1800.0
+    assert gap.note.endswith(": changes between 9.0 s and 1,800.0 s are lost")
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, ("sweep",)], ids=" ".join)
@@ -137,8 +138,9 @@ def test_a_recording_without_a_readable_snapshot(
     file = sweep_of(tmp_path, path) if command == ("sweep",) else path
     code, out, err = stowplan(*command, file)
     assert (code, out) == (2, "")
+    where = f"{file}:1: workload: {path}" if command == ("sweep",) else path
     assert re.fullmatch(
-        rf"Error: {path}: the recording is damaged at byte \d+, before its first snapshot of the"
+        rf"Error: {where}: the recording is damaged at byte \d+, before its first snapshot of the"
         r" cluster ends\. Fix: give another recording\n",
         err,
     )
@@ -199,23 +201,33 @@ def test_a_result_without_gaps_has_none(tmp_path: Path) -> None:
     assert figures_of(load(path))["gaps"] == 0
 
 
-def test_a_folder_is_one_recording(tmp_path: Path, stowplan: Run) -> None:
-    """Rotation loses nothing; a kill and a missing file do. Other files are ignored."""
+def rotated(folder: Path) -> dict[Path, bytes]:
+    """Fill a folder: rotation loses nothing, a kill and a missing file do."""
     times = ("03:04:05", "03:04:15", "03:04:45", "04:00:00")
-    names = [f"2026-01-02T{time.replace(':', '')}Z.jsonl.gz" for time in times]
     headers = [{**HEADER, "startedAt": f"2026-01-02T{time}Z"} for time in times]
-    folder = tmp_path / "recordings"
-    folder.mkdir()
     contents = [
         packed(*STORY, ROTATED),
         unfinished(headers[1], *AGAIN),
         packed(headers[2], *AGAIN, pod("later", 5.0), ROTATED),
         packed(headers[3], *AGAIN, END),
     ]
-    for name, content in reversed(list(zip(names, contents, strict=True))):
-        (folder / name).write_bytes(content)
+    names = [f"2026-01-02T{time.replace(':', '')}Z.jsonl.gz" for time in times]
+    files = {folder / name: content for name, content in zip(names, contents, strict=True)}
+    folder.mkdir()
+    for path, content in reversed(files.items()):
+        path.write_bytes(content)
+    return files
+
+
+def test_a_folder_is_one_recording(tmp_path: Path, stowplan: Run) -> None:
+    """Other files are ignored, and so is what has the name of a recording and is no file."""
+    folder = tmp_path / "recordings"
+    files = rotated(folder)
     (folder / "notes.jsonl.gz").write_bytes(b"other")
     (folder / "2026-01-02T050000Z.jsonl.gz").touch()  # killed before it wrote anything
+    (folder / "2026-01-02T030406Z.jsonl.gz").mkdir()
+    (folder / "2026-01-02T030407Z.jsonl.gz").symlink_to("gone")
+    os.mkfifo(folder / "2026-01-02T030408Z.jsonl.gz")
     first, *others = reported(stowplan, folder)
     assert all(each == first for each in others), others
     assert first == [
@@ -225,9 +237,10 @@ def test_a_folder_is_one_recording(tmp_path: Path, stowplan: Run) -> None:
     code, out, _ = stowplan("replay", folder)
     assert code == 0
     assert "of 13 pods bound, 3 deleted; 2 gaps in the recording; " in out
-    (folder / names[1]).write_bytes(flipped(contents[1], 3, 6))
-    ((_, note), _) = find_gaps(folder)
-    assert note.startswith(f"{names[1]} is damaged at byte ")
+    _, second, *_ = files
+    second.write_bytes(flipped(files[second], 3, 6))
+    gap, _ = load(folder).gaps
+    assert gap.note.startswith(f"{second.name} is damaged at byte ")
 
 
 def test_a_sweep_reports_the_gaps_of_its_recordings(tmp_path: Path, stowplan: Run) -> None:
@@ -238,9 +251,127 @@ def test_a_sweep_reports_the_gaps_of_its_recordings(tmp_path: Path, stowplan: Ru
     assert json.loads(out)["rows"][0]["gaps"] == 1
 
 
-def test_a_sweep_takes_files_alone(tmp_path: Path, stowplan: Run) -> None:
+def test_a_sweep_reports_the_gaps_of_a_folder(tmp_path: Path, stowplan: Run) -> None:
     folder = tmp_path / "recordings"
-    folder.mkdir()
-    code, _, err = stowplan("sweep", sweep_of(tmp_path, folder))
-    assert code == 2
-    assert err.endswith(f"{folder}: is a folder. Fix: give one of its files\n")
+    rotated(folder)
+    (replayed, *_) = reported(stowplan, folder)
+    code, out, err = stowplan("sweep", sweep_of(tmp_path, folder), "--workers", "1", "-o", "json")
+    assert code == 0, err
+    assert re.findall(rf"Warning: {folder}: gap at ([\d,.]+ s): (.*)", err) == replayed
+    (row,) = json.loads(out)["rows"]
+    assert (row["workload"], row["gaps"], row["pods"]) == ("recordings", 2, 11)
+
+
+def test_a_folder_of_a_sweep_counts_with_all_of_its_files(tmp_path: Path, stowplan: Run) -> None:
+    """A task is played again if a file was added, removed, changed or renamed."""
+    folder = tmp_path / "recordings"
+    files = rotated(folder)
+    first, second, third, last = files
+    sweep = sweep_of(tmp_path, folder)
+    seen: dict[str, str] = {}
+
+    def played(what: str, *, before: str = "") -> None:
+        code, out, err = stowplan("sweep", sweep, "--workers", "1", "-o", "json")
+        assert code == 0, err
+        (row,) = json.loads(out)["rows"]
+        assert ("1 of 1 tasks were finished before" in err) == bool(before), what
+        assert seen.setdefault(row["task"], before or what) == (before or what)
+
+    played("whole")
+    (folder / "notes.txt").write_text("not a recording")
+    played("a file beside them", before="whole")
+    folder = folder.rename(tmp_path / "moved")
+    sweep.write_text("workloads: [{recording: moved, name: recordings}]\n")
+    played("moved", before="whole")
+    first, second, third, last = (folder / path.name for path in (first, second, third, last))
+    third.unlink()
+    played("removed")
+    last.write_bytes(packed(LATER, *AGAIN, END))
+    played("changed")
+    last = last.rename(folder / "2026-01-02T040001Z.jsonl.gz")
+    played("renamed")
+    last.rename(folder / "2026-01-02T040000Z.jsonl.gz")
+    played("renamed back", before="changed")
+    (folder / "2026-01-02T060000Z.jsonl.gz").write_bytes(packed(LATER, *AGAIN, END))
+    played("added")
+    # Nodes are told from one more file.
+    (folder / "2026-01-02T060000Z.jsonl.gz").rename(tmp_path / "nodes.jsonl.gz")
+    sweep.write_text("workloads: [{recording: moved, name: recordings, nodes: nodes.jsonl.gz}]\n")
+    played("nodes")
+
+
+def test_a_recording_on_its_own_nodes_is_another_task(tmp_path: Path, stowplan: Run) -> None:
+    """Other nodes, even equal ones, mean that bound pods are placed again."""
+    path = written(tmp_path, packed(*STORY, END))
+    sweep = sweep_of(tmp_path, path)
+    assert stowplan("sweep", sweep, "--workers", "1")[0] == 0
+    sweep.write_text(f"workloads: [{{recording: {path.name}, nodes: {path.name}}}]\n")
+    code, _, err = stowplan("sweep", sweep, "--workers", "1")
+    assert (code, "finished before" in err) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        (
+            "empty",
+            "is a folder without recordings. Fix: give a file or folder that `stowplan record`"
+            " wrote",
+        ),
+        (
+            "foreign",
+            "is not a folder that `stowplan record` wrote. Fix: give one of its files:"
+            " notes.jsonl.gz",
+        ),
+        (
+            "fake",
+            "is not a recording, or its beginning is lost. Fix: give a file that `stowplan"
+            " record` wrote",
+        ),
+        (
+            "missing",
+            "no such file. Fix: correct the path; it is relative to the folder of the sweep's file",
+        ),
+    ],
+)
+def test_folders_that_a_sweep_cannot_play(
+    tmp_path: Path, stowplan: Run, name: str, why: str
+) -> None:
+    for made in ("empty", "foreign", "fake"):
+        (tmp_path / made).mkdir()
+    (tmp_path / "foreign" / "notes.jsonl.gz").write_bytes(packed(*STORY))
+    (tmp_path / "fake" / "2026-01-02T030405Z.jsonl.gz").write_bytes(b"not a recording")
+    file = sweep_of(tmp_path, tmp_path / name)
+    code, out, err = stowplan("sweep", file)
+    assert (code, out) == (2, "")
+    assert err == f"Error: {file}:1: workload: {tmp_path / name}: {why}\n"
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, ("sweep",)], ids=" ".join)
+@pytest.mark.parametrize("what", ["folder", "file"])
+def test_a_folder_that_this_account_cannot_read(
+    tmp_path: Path,
+    stowplan: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    command: tuple[str, ...],
+    what: str,
+) -> None:
+    """Tests may run as root, which can read everything, so the error is made."""
+    folder = tmp_path / "recordings"
+    first, *_ = rotated(folder)
+    refused = folder if what == "folder" else first
+    for name in ("iterdir", "open"):
+        allowed = getattr(Path, name)
+
+        def refuse(path: Path, *args: Any, allowed: Any = allowed, **kwargs: Any) -> Any:
+            if path == refused:
+                raise PermissionError(EACCES, "Permission denied", str(path))
+            return allowed(path, *args, **kwargs)
+
+        monkeypatch.setattr(Path, name, refuse)
+    file = sweep_of(tmp_path, folder) if command == ("sweep",) else folder
+    code, out, err = stowplan(*command, file)
+    where = f"{file}:1: workload: {refused}" if command == ("sweep",) else refused
+    assert (code, out) == (2, "")
+    assert err.startswith(f"Error: {where}: cannot be read: Permission denied. Fix: give a ")
+    assert len(err.splitlines()) == 1

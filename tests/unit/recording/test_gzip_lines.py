@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import random
+import time
 import tracemalloc
 import zlib
 
@@ -129,3 +130,15 @@ def test_a_bomb_is_given_up_without_unpacking_it() -> None:
     tracemalloc.stop()
     assert found == ["has a line of more than 4 MiB"]
     assert peak < 40 << 20
+
+
+def test_damage_in_a_long_line_is_found_in_linear_time() -> None:
+    """The place of an error is searched byte by byte, and no byte may copy the line so far."""
+    packer = zlib.compressobj(6, zlib.DEFLATED, 31)
+    noise = random.Random(1).randbytes(50_000).replace(b"\n", b"x")
+    member = packer.compress(b"x" * (7 << 20)) + packer.compress(noise) + packer.flush()
+    damaged = member[:-6] + bytes([member[-6] ^ 0x55]) + member[-5:]
+    began = time.process_time()
+    found = list(read_lines(io.BytesIO(damaged)))
+    assert all(isinstance(each, Damage) for each in found)
+    assert time.process_time() - began < 5  # copying 7 MiB for each byte takes minutes

@@ -49,7 +49,7 @@ def test_a_folder_of_other_files_is_not_a_recording(
     tmp_path: Path, stowplan: Run, command: tuple[str, ...]
 ) -> None:
     code, _, err = stowplan(*command, tmp_path)
-    why = "is a folder without recordings. Fix: give a file"
+    why = "is a folder without recordings. Fix: give a file or folder that `stowplan record` wrote"
     assert (code, err) == (2, f"Error: {tmp_path}: {why}\n")
     for name in "dcba":
         (tmp_path / f"{name}.jsonl.gz").write_bytes(packed(*STORY))
@@ -86,7 +86,8 @@ def test_a_recording_cut_off_before_its_nodes(tmp_path: Path, stowplan: Run) -> 
 def test_a_recording_of_a_cluster_without_nodes(tmp_path: Path, stowplan: Run) -> None:
     path = written(tmp_path, packed(HEADER, SYNCED, pod("p", 1.0)))
     code, _, err = stowplan("replay", path)
-    assert (code, err) == (2, f"Error: {path}: has no node. Fix: give some with --nodes\n")
+    why = "has no node. Fix: name a file of nodes: --nodes FILE, or `nodes: FILE` in a sweep"
+    assert (code, err) == (2, f"Error: {path}: {why}\n")
 
 
 def test_nodes_of_manifests(tmp_path: Path, stowplan: Run) -> None:

@@ -279,6 +279,12 @@ def test_names_in_fields_of_their_own_kind() -> None:
     assert b"2026-01-02T03:04:05Z" in text
 
 
+def test_only_the_priority_classes_of_kubernetes_keep_their_names() -> None:
+    hashed = Hashed(b"key")
+    assert hashed.text("system-node-critical") == "system-node-critical"
+    assert hashed.text("system-payroll") != "system-payroll"
+
+
 def test_alternatives_of_requests_are_hashed_as_the_names_in_them() -> None:
     hashed = Hashed(b"key")
     told = hashed._value({"request": "gpu/large", "requests": ["gpu/large"], "name": "large"})

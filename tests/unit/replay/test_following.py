@@ -195,3 +195,14 @@ def test_decoding_of_changes() -> None:
     (bad,) = changes([Entry(1.0, EntryType.ADDED, "Node", msgspec.Raw(b'{"metadata": 3}'))])
     assert isinstance(bad, Change)
     assert bad.type is EntryType.GAP
+
+
+def test_changes_of_one_time_do_not_all_wait() -> None:
+    """A file can claim that everything happened at once; memory stays bounded."""
+    ordering = Ordering()
+    taken = 0
+    for number in range(100_500):
+        ordering.put(Change(1.0, EntryType.GAP, 0, note=str(number)))
+        taken += len(list(ordering.take(1.0)))
+    assert taken == 500
+    assert next(ordering.take(inf)).note == "500"

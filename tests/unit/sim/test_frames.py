@@ -13,6 +13,7 @@ from stowplan.sim.results.files import save
 from stowplan.sim.results.run import FORMAT, SAMPLED, PodLife, Run
 from stowplan.sim.sweep.folder import opened
 from stowplan.sim.sweep.playing import Played
+from tests.unit.recording.test_gaps import rotated
 
 
 def run(name: str = "a") -> Run:
@@ -45,6 +46,14 @@ def test_results_are_frames(tmp_path: Path) -> None:
 def test_one_file_needs_no_list(tmp_path: Path) -> None:
     save(run(), tmp_path / "a.json")
     assert len(stowplan.sim.load(tmp_path / "a.json").pods) == 3
+
+
+def test_a_folder_of_recordings_is_a_run(tmp_path: Path) -> None:
+    rotated(tmp_path / "recordings")
+    results = stowplan.sim.load(tmp_path / "recordings")
+    assert list(results.summary["run"]) == ["recordings"]
+    assert list(results.summary["gaps"]) == [2]
+    assert len(results.pods) == 11
 
 
 def test_a_sweep_is_its_rows_and_its_runs(tmp_path: Path) -> None:

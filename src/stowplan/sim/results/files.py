@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -16,6 +17,7 @@ from stowplan.api.objects import Node, Pod
 from stowplan.errors import ConfigError
 from stowplan.loader.files import read_stream
 from stowplan.loader.json_text import UNREADABLE, json_decoder, reason_of
+from stowplan.loader.malformed import LARGE, LIMITS, Malformed
 from stowplan.recording.entries import EntryType
 from stowplan.recording.reading import (
     MOST_GAPS,
@@ -27,7 +29,8 @@ from stowplan.replay.ordering import Change, changes
 from stowplan.sim.results.observing import RunObserver
 from stowplan.sim.results.run import FORMAT, SAMPLED, Gap, Run
 
-_LARGEST: Final = 1 << 30
+#: Maximum number of values in a result. A small gzip file can expand to very many.
+_MOST_VALUES: Final = 20_000_000
 _MAGIC: Final = b"\x1f\x8b"
 #: Sweeps name the files of runs by the keys of their tasks.
 _SWEEP_KEY: Final = re.compile(r"[0-9a-f]{32}\.json\.gz")
@@ -56,12 +59,18 @@ def load(path: str | Path, *, prices: Mapping[str, float] | None = None) -> Run:
             file.seek(0)
             if packed:
                 with gzip.open(file) as unpacked:
-                    text = read_stream(unpacked, str(path), limit=_LARGEST)  # type: ignore[arg-type]  # reads like one
+                    text = read_stream(unpacked, str(path), limit=LARGE.size)  # type: ignore[arg-type]  # reads like one
             else:
-                text = read_stream(file, str(path), limit=_LARGEST)
-    except (OSError, EOFError, ValueError) as problem:
+                text = read_stream(file, str(path), limit=LARGE.size)
+    except (OSError, EOFError, ValueError, zlib.error) as problem:
         why = getattr(problem, "strerror", None) or str(problem)
-        raise ConfigError(f"cannot be read: {why}", where=str(path)) from None
+        raise ConfigError(
+            f"cannot be read: {why}. Fix: give a complete file", where=str(path)
+        ) from None
+    if text.count(b",") >= _MOST_VALUES:
+        raise ConfigError(
+            f"has more than {_MOST_VALUES:,} values. Fix: give a shorter run", where=str(path)
+        )
     try:
         run = _decode(text)
     except UNREADABLE as problem:
@@ -75,6 +84,11 @@ def load(path: str | Path, *, prices: Mapping[str, float] | None = None) -> Run:
         raise ConfigError(f"is of the format {run.run!r:.40}, not {FORMAT}", where=str(path))
     if set(run.samples) - set(SAMPLED):
         raise ConfigError("holds samples that are not known", where=str(path))
+    if len({len(values) for values in run.samples.values()}) > 1:
+        raise ConfigError(
+            "its samples are lists of different lengths. Fix: write the result again",
+            where=str(path),
+        )
     return run
 
 
@@ -188,7 +202,6 @@ def _is_preempted(pod: Pod) -> bool:
 def read_prices(path: Path) -> dict[str, float]:
     """Prices per hour by instance type, as YAML or JSON: `m5.large: 0.096`."""
     from stowplan.loader.files import read_file
-    from stowplan.loader.malformed import LIMITS, Malformed
     from stowplan.loader.yaml_text import load_all
 
     try:

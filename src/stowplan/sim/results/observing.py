@@ -27,9 +27,9 @@ _RESOURCES: Final = ("cpu", "memory")
 
 @dataclass(slots=True)
 class _Node:
-    offers: dict[str, int]
-    zone: str
-    price: float
+    offers: dict[str, int] = field(default_factory=dict)
+    zone: str = ""
+    price: float = 0.0
     used: Counter[str] = field(default_factory=Counter)
     pods: int = 0
 
@@ -57,6 +57,8 @@ class RunObserver:
         #: The instance type by name of node.
         self._unpriced: dict[str, str] = {}
         self._nodes: dict[str, _Node] = {}
+        #: Nodes that are gone or not seen yet, and hold pods: these count if the node comes back.
+        self._absent: dict[str, _Node] = {}
         self._pods: dict[str, _Pod] = {}
         self._lives: dict[str, PodLife] = {}
         self._sizes: Counter[tuple[int, int]] = Counter()
@@ -87,15 +89,15 @@ class RunObserver:
             )
             if self._prices and not price:
                 self._unpriced[node.name] = kind
-        known = self._nodes.get(node.name)
-        if known is None:
-            self._nodes[node.name] = _Node(offers, labels.get(_ZONE, ""), price)
-        else:
-            known.offers, known.zone, known.price = offers, labels.get(_ZONE, ""), price
+        seen = self._nodes.get(node.name) or self._absent.pop(node.name, None) or _Node()
+        seen.offers, seen.zone, seen.price = offers, labels.get(_ZONE, ""), price
+        self._nodes[node.name] = seen
 
     def node_gone(self, name: str) -> None:
         self._advance()
-        self._nodes.pop(name, None)
+        node = self._nodes.pop(name, None)
+        if node is not None and node.pods:
+            self._absent[name] = node
 
     def pod_created(self, pod: Pod) -> None:
         self._advance()
@@ -145,19 +147,20 @@ class RunObserver:
         kept.bound, kept.node, kept.was_placed = self._at, pod.spec.node_name, was_placed
         kept.amounts = held_amounts(pod)
         self._sizes[kept.amounts.get("cpu", 0), kept.amounts.get("memory", 0)] += 1
-        node = self._nodes.get(kept.node)
-        if node is not None:
-            node.used.update(kept.amounts)
-            node.pods += 1
+        node = self._nodes.get(kept.node) or self._absent.setdefault(kept.node, _Node())
+        node.used.update(kept.amounts)
+        node.pods += 1
 
     def _close(self, key: str) -> None:
         pod = self._pods.pop(key, None)
         if pod is None:
             return
-        node = self._nodes.get(pod.node)
+        node = self._nodes.get(pod.node) or self._absent.get(pod.node)
         if node is not None:
             node.used.subtract(pod.amounts)
             node.pods -= 1
+            if not node.pods:
+                self._absent.pop(pod.node, None)
         if key in self._lives:  # a name that is used again keeps its first life
             return
         self._lives[key] = self._life(pod, self._at)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -25,15 +25,24 @@ from stowplan.sim.scenarios.manifests import plain
 from stowplan.sim.scenarios.scheduling import read_scheduling
 from stowplan.sim.sweep.inputs import check_workload
 from stowplan.sim.sweep.places import parts_of, with_value
-from stowplan.sim.sweep.tasks import Task, Workload, hash_of, inputs_of, make_task, text_of
+from stowplan.sim.sweep.tasks import (
+    Kind,
+    Task,
+    Workload,
+    hash_of,
+    inputs_of,
+    make_task,
+    text_of,
+)
 from stowplan.sim.traces.dice import Dice
+from stowplan.sim.traces.model import ReadCounts
 from stowplan.workloads.fields import Fields, read_yaml
 
 _FIELDS: Final = (
     "name", "workloads", "configurations", "parameters", "search", "seeds", "plugins", "prices",
 )  # fmt: skip
-_KINDS: Final = ("scenario", "trace", "recording")
-_WORKLOAD: Final[Mapping[str, tuple[str, ...]]] = {
+_KINDS: Final[tuple[Kind, ...]] = ("scenario", "trace", "recording")
+_WORKLOAD: Final[Mapping[Kind, tuple[str, ...]]] = {
     "scenario": ("workload",),
     "trace": ("nodes", "columns", "nodeColumns", "limit", "reschedule"),
     "recording": ("nodes", "reschedule"),
@@ -68,6 +77,8 @@ class Sweep:
     tasks: tuple[Task, ...]
     #: A sentence if random search drew the same values more than once, or nothing.
     repeated: str = ""
+    #: Broken rows and gaps of traces and recordings, by path.
+    readings: Mapping[str, ReadCounts] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +103,13 @@ class _Parameter:
         return float(f"{low + dice.unit() * (high - low):.6g}")
 
 
+def _name_of(workload: Path) -> str:
+    """The default name of a workload: of a file without its ending, of a folder with it."""
+    if workload.is_dir():
+        return workload.resolve().name if workload.name in ("", "..") else workload.name
+    return Path(workload.name.removesuffix(".gz")).stem
+
+
 def read_sweep(file: Path) -> Sweep:
     """Read and validate a file. Raises ConfigError with file, line and field."""
     return _Reader(file).read()
@@ -104,6 +122,7 @@ class _Reader:
         if not isinstance(document, dict):
             raise ConfigError("expected a mapping with `workloads`", where=str(file))
         self._fields = Fields(file, document, "sweep", _FIELDS)
+        self._readings: dict[str, ReadCounts] = {}
 
     def read(self) -> Sweep:
         fields = self._fields
@@ -149,7 +168,7 @@ class _Reader:
                 f" {counted(different, 'distinct combination')} of values; each runs once"
             )
         name = fields.text("name") or self._file.stem
-        return Sweep(name, names, tuple(tasks.values()), repeated)
+        return Sweep(name, names, tuple(tasks.values()), repeated, self._readings)
 
     # Workloads
 
@@ -160,19 +179,19 @@ class _Reader:
         kinds = [kind for kind in _KINDS if kind in fields]
         if len(kinds) != 1:
             fields.fail(f"needs one of {', '.join(_KINDS)}, each with a file")
-        kind = kinds[0]
+        (kind,) = kinds
         for name in sorted(any_kind - set(_WORKLOAD[kind])):
             if name in fields:
                 fields.fail(f"`{name}` does not go with `{kind}`", at=name)
         file = self._file.parent / fields.required_text(kind)
         nodes = self._file.parent / fields.text("nodes") if "nodes" in fields else None
         try:
-            inputs = inputs_of([file] if nodes is None else [file, nodes])
+            inputs = inputs_of(kind, file, nodes)
         except ConfigError as problem:
             raise ConfigError(f"{problem}", where=fields.where(kind)) from None
         workload = Workload(
-            name=fields.text("name") or Path(file.name.removesuffix(".gz")).stem,
-            kind=kind,  # type: ignore[arg-type]  # one of _KINDS
+            name=fields.text("name") or _name_of(file),
+            kind=kind,
             file=str(file.resolve()),
             nodes="" if nodes is None else str(nodes.resolve()),
             workload=fields.text("workload", "*"),
@@ -183,7 +202,7 @@ class _Reader:
             inputs=inputs,
         )
         try:
-            check_workload(workload, plugins)
+            self._readings[workload.file] = check_workload(workload, plugins)
         except ConfigError as problem:
             raise ConfigError(f"{problem}", where=fields.where(kind)) from None
         return workload

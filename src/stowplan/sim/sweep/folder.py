@@ -94,9 +94,14 @@ def opened(path: Path, *, keeps: Iterable[str] = ()) -> Iterator[Folder]:
         raise ConfigError(f"cannot be written: {problem.strerror}", where=str(path)) from None
 
 
+def has_results(path: Path) -> bool:
+    """Whether a folder has the rows of a sweep."""
+    return (path / RESULTS).is_file()
+
+
 def read_results(path: Path) -> list[Row]:
     """The rows of a finished sweep. Raises ConfigError if there are none."""
-    if not (path / RESULTS).is_file():
+    if not has_results(path):
         raise ConfigError(
             f"has no {RESULTS}. Fix: give the folder of a finished `stowplan sweep`",
             where=str(path),

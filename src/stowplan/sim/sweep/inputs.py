@@ -6,19 +6,18 @@ from collections.abc import Collection
 from pathlib import Path
 
 from stowplan.errors import ConfigError
-from stowplan.recording.reading import is_recording
 from stowplan.sim.scenarios.files import Playable, Wishes, read_playables
 from stowplan.sim.sweep.tasks import Workload
 from stowplan.sim.traces.load import load_replay, load_trace
-from stowplan.sim.traces.model import Trace
+from stowplan.sim.traces.model import ReadCounts, Trace
 
 
-def check_workload(workload: Workload, plugins: Collection[str]) -> None:
-    """Raise ConfigError if a workload is invalid. Of a recording, only the beginning is read."""
+def check_workload(workload: Workload, plugins: Collection[str]) -> ReadCounts:
+    """Read a workload, and report broken rows and gaps. Raises ConfigError if it is invalid."""
     if workload.kind == "scenario":
         read_scenario(workload, 0, plugins)
-    elif workload.kind == "trace" or not is_recording(Path(workload.file)):
-        read_trace(workload, 0)
+        return ReadCounts()
+    return read_trace(workload, 0).reading
 
 
 def read_trace(workload: Workload, seed: int) -> Trace:

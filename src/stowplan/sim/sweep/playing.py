@@ -105,10 +105,8 @@ def _prepare() -> None:
 
 def _check(workload: Workload) -> None:
     """Raise ConfigError if the files differ from those that were hashed into the key."""
-    files = [Path(workload.file)]
-    if workload.nodes:
-        files.append(Path(workload.nodes))
-    if list(inputs_of(files).values()) != list(workload.inputs.values()):
+    nodes = Path(workload.nodes) if workload.nodes else None
+    if inputs_of(workload.kind, Path(workload.file), nodes) != workload.inputs:
         raise ConfigError(
             "has other contents than when the sweep began, or on another machine. Fix: leave "
             "inputs alone while a sweep runs, and give all workers the same files",

@@ -1,15 +1,16 @@
 """The tasks of a sweep: a workload, a configuration and a seed each.
 
-The key of a task is a hash of everything that its row depends on, and of nothing else. It includes
-the contents of files but not their paths, so files can be moved.
+The key of a task is a hash of everything that its results depend on, and of nothing else. It
+includes the contents of files but not their paths, so files can be moved. The files of a folder of
+recordings also count by name: names give their order, and notes of gaps quote them.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -18,19 +19,39 @@ from stowplan.errors import ConfigError
 from stowplan.loader.files import read_file
 from stowplan.loader.malformed import Malformed
 from stowplan.loader.yaml_text import load_yaml_all
+from stowplan.recording.reading import recording_files
 
 FORMAT: Final = "stowplan/sweep/v1"
 _NAMING: Final = (".yaml", ".yml")
 #: Larger files are exports of clusters, which refer to no other files.
 _NAMING_BYTES: Final = 1 << 20
+_MISSING: Final = (
+    "no such file. Fix: correct the path; it is relative to the folder of the sweep's file"
+)
+
+
+Kind: TypeAlias = Literal["scenario", "trace", "recording"]
+
+
+class Inputs(msgspec.Struct, frozen=True):
+    """SHA-256 of each file that a workload reads."""
+
+    files: tuple[str, ...]
+    #: The names of these files in a folder of recordings; empty for a single file.
+    names: tuple[str, ...] = ()
+    nodes: str = ""
+    #: Other files that YAML files among these refer to, in a fixed order.
+    others: tuple[str, ...] = ()
 
 
 class Workload(msgspec.Struct, frozen=True, omit_defaults=True):
     """A scenario, trace or recording; paths are absolute."""
 
     name: str
-    kind: Literal["scenario", "trace", "recording"]
+    kind: Kind
+    #: For a recording, this can be a folder of rotated files.
     file: str
+    inputs: Inputs
     #: A file with nodes to use instead of its own.
     nodes: str = ""
     #: The name of a workload in a performance-config.yaml.
@@ -39,8 +60,6 @@ class Workload(msgspec.Struct, frozen=True, omit_defaults=True):
     node_columns: str = ""
     limit: int | None = None
     reschedule: bool = False
-    #: SHA-256 of each file that it reads, by path relative to the folder of the first one.
-    inputs: dict[str, str] = {}
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -79,8 +98,6 @@ def make_task(
     content = msgspec.structs.asdict(workload)
     for name in ("name", "file", "nodes"):
         content.pop(name)
-    # Without the paths; the order of the files tells the workload and its nodes apart.
-    content["inputs"] = list(workload.inputs.values())
     subject = [FORMAT, __version__, content, config, sorted(plugins.values()), seed, prices]
     subject += [workload.name, configuration, dict(parameters)]  # the row has them
     digest = hashlib.sha256(msgspec.json.encode(subject, order="deterministic")).hexdigest()
@@ -107,27 +124,52 @@ def hash_of(file: Path) -> str:
         with file.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as problem:
-        raise ConfigError(f"cannot be read: {problem.strerror}", where=str(file)) from None
+        raise ConfigError(
+            f"cannot be read: {problem.strerror}. Fix: give a file that this account can read",
+            where=str(file),
+        ) from None
 
 
-def inputs_of(files: list[Path]) -> dict[str, str]:
-    """Hashes of the files, and of files that YAML files among them refer to, in a fixed order."""
-    folder = files[0].parent
-    found: dict[Path, str] = {}
-    waiting = list(files)
+def inputs_of(kind: Kind, file: Path, nodes: Path | None) -> Inputs:
+    """Hash all files of a workload. Raises ConfigError."""
+    files: Sequence[Path] = [file]
+    is_folder = kind == "recording" and _answers(file.is_dir)
+    if is_folder:
+        files = recording_files(file)
+    given = [*files, *([] if nodes is None else [nodes])]
+    for each in given:
+        _check_file(each)
+    return Inputs(
+        tuple(map(hash_of, files)),
+        tuple(each.name for each in files) if is_folder else (),
+        "" if nodes is None else hash_of(nodes),
+        tuple(map(hash_of, _others(given))),
+    )
+
+
+def _check_file(file: Path) -> None:
+    if _answers(file.is_file):
+        return
+    is_folder = _answers(file.is_dir)
+    why = "is a folder. Fix: give one of its files" if is_folder else _MISSING
+    raise ConfigError(why, where=str(file))
+
+
+def _others(given: Sequence[Path]) -> list[Path]:
+    """Files that YAML files refer to, directly or through others."""
+    known = {file.resolve() for file in given}
+    found: list[Path] = []
+    waiting = [file.resolve() for file in given]
     while waiting:
         file = waiting.pop(0)
-        if not _answers(file.is_file):
-            is_folder = _answers(file.is_dir)
-            why = "is a folder. Fix: give one of its files" if is_folder else "no such file"
-            raise ConfigError(why, where=str(file))
-        file = file.resolve()
-        if file in found:
+        if file.suffix not in _NAMING or file.stat().st_size >= _NAMING_BYTES:
             continue
-        found[file] = hash_of(file)
-        if file.suffix in _NAMING and file.stat().st_size < _NAMING_BYTES:
-            waiting += _named_in(file)
-    return {_from(folder, file): digest for file, digest in found.items()}
+        for named in _named_in(file):
+            if named not in known:
+                known.add(named)
+                found.append(named)
+                waiting.append(named)
+    return found
 
 
 def _named_in(file: Path) -> list[Path]:
@@ -147,7 +189,7 @@ def _named_in(file: Path) -> list[Path]:
             # `my_file.py:Class` refers to a plugin.
             path = file.parent / value.partition(":")[0]
             if _answers(path.is_file):
-                named.append(path)
+                named.append(path.resolve())
     return named
 
 
@@ -156,10 +198,3 @@ def _answers(question: Callable[[], bool]) -> bool:
         return question()
     except OSError:  # a name that is too long
         return False
-
-
-def _from(folder: Path, file: Path) -> str:
-    try:
-        return str(file.relative_to(folder.resolve()))
-    except ValueError:
-        return str(file)

@@ -13,7 +13,7 @@ from stowplan.errors import ConfigError
 from stowplan.loader.files import read_stream
 from stowplan.loader.json_text import load_json
 from stowplan.loader.malformed import LARGE, Malformed
-from stowplan.recording.reading import NOT_A_RECORDING, is_recording, recording_files
+from stowplan.recording.reading import is_recording, read_sessions, recording_files
 from stowplan.sim.traces.csv_trace import check_of, read_nodes, read_pods
 from stowplan.sim.traces.generate import generate
 from stowplan.sim.traces.layout import Layout, find_layout
@@ -27,6 +27,7 @@ from stowplan.sim.traces.simulator_export import is_export, read_export
 from stowplan.workloads.fields import read_documents, read_yaml
 
 _PACKED = (".gz", ".tar", ".tgz")
+_NO_NODE = "has no node. Fix: name a file of nodes: --nodes FILE, or `nodes: FILE` in a sweep"
 
 
 def load_trace(
@@ -59,20 +60,23 @@ def load_replay(file: Path, *, nodes: Path | None = None, reschedule: bool = Fal
 
     `nodes` is a file, as for `load_trace`, whose nodes replace the recorded ones.
     """
-    for part in recording_files(file):
-        if not part.exists():
-            raise ConfigError("no such file", where=str(part))
+    recording_files(file)  # refuses folders of other files
+    if not file.exists():
+        raise ConfigError(
+            "no such file. Fix: give a file or folder that `stowplan record` wrote",
+            where=str(file),
+        )
     if file.is_file() and not file.stat().st_size:
         raise ConfigError(
             "is empty. Fix: give a file that `stowplan record` wrote", where=str(file)
         )
     is_simulators = _kind(file) in (".jsonl", ".ndjson") and is_simulator_recording(file)
     if not is_recording(file) and not is_simulators:
-        raise ConfigError(NOT_A_RECORDING, where=str(file))
+        next(read_sessions(file))  # raises: it cannot be read, or is not a recording
     if nodes is None:
         trace = read_recording(file, skip_broken=True, reschedule=reschedule)
         if not trace.nodes:
-            raise ConfigError("has no node. Fix: give some with --nodes", where=str(file))
+            raise ConfigError(_NO_NODE, where=str(file))
         return trace
     main = read_recording(file, skip_broken=True, reschedule=True, without=("Node", "CSINode"))
     return combined(_load_nodes(nodes, None, None, skip_broken=False), main)

@@ -54,7 +54,7 @@ class BrokenRows:
     def add(self, line: int, reason: str) -> None:
         """Count a broken row; if none may be skipped, the hundredth raises."""
         if self._skip and self.at is not None:
-            self.gap(self.at, f"line {line}: {reason}")
+            self.gap(self.at, reason)
             return
         self.count += 1
         if len(self._examples) < _TOLD:

@@ -20,6 +20,7 @@ from stowplan.loader.files import read_lines
 from stowplan.loader.json_text import UNREADABLE, json_decoder
 from stowplan.recording.entries import BY_KIND, EntryType
 from stowplan.recording.reading import Problems, is_recording, read_sessions
+from stowplan.replay.ordering import decoded, unreadable
 from stowplan.sim.traces.completed import completed
 from stowplan.sim.traces.model import Json
 from stowplan.sim.traces.reading import BrokenRows, CannotUnpack, is_text, opened
@@ -86,20 +87,21 @@ def _own(file: Path, broken: BrokenRows) -> Iterator[Line]:
                     yield Line(number, latest, "Delete", identity, is_whole=True)
                 gone, is_initial = {}, False
             event = _EVENTS.get(entry.type)
+            try:
+                decoded(entry)  # the same lines are gaps for all readers
+            except UNREADABLE as problem:
+                broken.add(number, unreadable(entry, problem))
+                continue
             if event is None:
                 continue
             kind = BY_KIND[entry.kind]
-            try:
-                resource = {
-                    **_decode(entry.object),
-                    "kind": kind.kind,
-                    "apiVersion": kind.api_version,
-                }
-                meta = resource["metadata"]
-                key = (kind.kind, str(meta.get("namespace", "")), str(meta["name"]))
-            except (*UNREADABLE, TypeError, KeyError, AttributeError) as problem:
-                broken.add(number, f"its object cannot be read: {problem}")
-                continue
+            resource = {
+                **_decode(entry.object),
+                "kind": kind.kind,
+                "apiVersion": kind.api_version,
+            }
+            meta = resource.get("metadata") or {}
+            key = (kind.kind, meta.get("namespace") or "", meta.get("name") or "")
             gone.pop(key, None)
             if entry.type is EntryType.DELETED:
                 there.pop(key, None)

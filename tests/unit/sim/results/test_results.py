@@ -282,6 +282,28 @@ def test_files(tmp_path: Path) -> None:
         write_pods([run], tmp_path / "pods.xlsx")
 
 
+def test_a_node_that_comes_back_has_its_pods() -> None:
+    """They were there when it left; otherwise their end would leave less than nothing in use."""
+    stage = Stage()
+    stage.node("n1")
+    stage.pod("web", "n1")
+    stage.pod("early", "n2")
+    stage.at = 10.0
+    stage.observer.node_gone("n1")
+    stage.at = 20.0
+    stage.node("n1")
+    stage.node("n2")
+    stage.at = 30.0
+    stage.observer.pod_gone("default/web")
+    stage.observer.pod_gone("default/early")
+    stage.at = 40.0
+    run = stage.observer.finish()
+    in_use = dict(zip(run.samples["at"], run.samples["nodes_in_use"], strict=True))
+    cpu = dict(zip(run.samples["at"], run.samples["cpu"], strict=True))
+    assert [in_use[at] for at in (5.0, 15.0, 25.0, 35.0)] == [1, 0, 2, 0]
+    assert [cpu[at] for at in (5.0, 15.0, 25.0, 35.0)] == [0.25, 0, 0.25, 0]
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
@@ -291,6 +313,15 @@ def test_files(tmp_path: Path) -> None:
         (b'{"run": "stowplan/run/v1", "name": "x", "samples": {"evil": []}}', "not known"),
         (gzip.compress(b"[" * 100_000, mtime=0), "is neither a recording nor a result"),
         (gzip.compress(b"{}", mtime=0)[:12], "cannot be read"),
+        (gzip.compress(b"{}", mtime=0)[:10] + b"\xff" * 20, r"cannot be read: Error -3 .* Fix: "),
+        (
+            b'{"run": "stowplan/run/v1", "name": "x", "samples": {"at": [0, 1], "cpu": [0.5]}}',
+            "its samples are lists of different lengths. Fix: write the result again",
+        ),
+        (
+            gzip.compress(b"[" + b"0," * 20_000_000 + b"0]", 1, mtime=0),
+            "has more than 20,000,000 values. Fix: give a shorter run",
+        ),
     ],
 )
 def test_files_that_are_no_runs(tmp_path: Path, content: bytes, problem: str) -> None:

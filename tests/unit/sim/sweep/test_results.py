@@ -15,11 +15,11 @@ from stowplan.sim.sweep.folder import JOURNAL, opened, read_results
 from stowplan.sim.sweep.page import dots, page_of
 from stowplan.sim.sweep.playing import Played
 from stowplan.sim.sweep.table import Table, csv_of, groups_of, text_table, without_prices
-from stowplan.sim.sweep.tasks import Task, Workload
+from stowplan.sim.sweep.tasks import Inputs, Task, Workload
 
 
 def task(key: str) -> Task:
-    workload = Workload("w", "trace", "/w.yaml")
+    workload = Workload("w", "trace", "/w.yaml", Inputs(()))
     return Task(key, workload, "", {}, 0, None, (), {})
 
 
