@@ -105,12 +105,15 @@ def object_of(
         return msgspec.convert(obj, kind)
     struct: Any = kind
     parts: dict[str, Any] = {}
-    for field, sent_as, type_ in _fields(struct):
-        part = obj.get(sent_as)
-        if part is previous.get(sent_as):
-            parts[field] = getattr(known, field)
-        elif part is not None:
-            parts[field] = msgspec.convert(part, type_)
+    try:
+        for field, sent_as, type_ in _fields(struct):
+            part = obj.get(sent_as)
+            if part is previous.get(sent_as):
+                parts[field] = getattr(known, field)
+            elif part is not None or sent_as in obj:
+                parts[field] = msgspec.convert(part, type_)
+    except msgspec.ValidationError:
+        return msgspec.convert(obj, kind)  # raises an error with the whole path of the field
     return kind(**parts)
 
 

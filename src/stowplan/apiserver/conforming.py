@@ -89,13 +89,8 @@ def _struct(struct: Struct, value: Json, path: str, unknown: list[str]) -> Json:
         except Mismatch as problem:
             problem.path = problem.path or place
             raise
-        # Go's omitempty: never for a struct, else for zero values and for what has no members.
-        if (
-            made
-            or field.pointer
-            or (field.always and field.type == "any")
-            or not (field.container or not field.is_struct)
-        ):
+        # Go's omitempty leaves out zero values and what has no members.
+        if made or field.pointer or (field.always and field.type == "any"):
             result[name] = made
         elif field.always:
             result[name] = _zero(field)

@@ -128,7 +128,7 @@ class Subscription:
         return taken
 
     def wake(self) -> None:
-        """Have `wait` return although there is nothing to take."""
+        """Have `wait` return, or `follow` look, although there is nothing to take."""
         self._is_woken = True
         if self._call_soon is not None:
             if not self._is_called:

@@ -26,16 +26,21 @@ if TYPE_CHECKING:
 _WARNED: Final = 5
 
 
-def warn_reading(file: Path, reading: ReadCounts) -> None:
-    """Report broken rows and gaps of a trace or recording on standard error."""
+def warn_reading(*readings: tuple[Path, ReadCounts]) -> None:
+    """Report broken rows and gaps of traces and recordings on standard error, each once."""
+    warnings = [text for file, reading in readings for text in _warnings(file, reading)]
+    for text in dict.fromkeys(warnings):
+        click.echo(f"Warning: {printable(text)}", err=True)
+
+
+def _warnings(file: Path, reading: ReadCounts) -> Iterator[str]:
     for row in reading.examples:
-        click.echo(f"Warning: {row.where}: {printable(row.reason)}", err=True)
+        yield f"{row.where}: {row.reason}"
     gaps = reading.gaps
     for at, note in gaps[:_WARNED]:
-        click.echo(f"Warning: {file}: gap at {at:,.1f} s: {printable(note)}", err=True)
+        yield f"{file}: gap at {at:,.1f} s: {note}"
     if len(gaps) > _WARNED:
-        more = counted(len(gaps) - _WARNED, "more gap")
-        click.echo(f"Warning: {file}: and {more}", err=True)
+        yield f"{file}: and {counted(len(gaps) - _WARNED, 'more gap')}"
 
 
 def result_options(command: F) -> F:

@@ -166,7 +166,7 @@ def _play(
     keep_freed_memory()
     grow_without_collecting()
     trace = load_replay(file, nodes=nodes, reschedule=reschedule)
-    warn_reading(file, trace.reading)
+    warn_reading((file, trace.reading))
     live = Live(None, sys.stderr)
     kept: list[str] = []
 

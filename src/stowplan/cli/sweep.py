@@ -120,8 +120,7 @@ def sweep(
             raise ConfigError(
                 f"{name}: no node has a price. Fix: add `prices: FILE` to {file}", where=option
             )
-    for path, reading in asked.readings.items():
-        warn_reading(Path(path), reading)
+    warn_reading(*asked.readings)
     folder_path = results or file.with_name(f"{file.stem}-results")
     count = workers or _cores()
     shown = SweepProgress(sys.stderr)

@@ -6,7 +6,7 @@ messages can quote anything, so they are not recorded.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
@@ -19,6 +19,10 @@ SCHEDULED: Final = "scheduled"
 UNSCHEDULABLE: Final = "unschedulable"
 #: Results of attempts, by the reason of the event.
 RESULTS: Final = {"Scheduled": SCHEDULED, "FailedScheduling": UNSCHEDULABLE}
+
+
+#: Readers keep and print these.
+_Word: TypeAlias = Annotated[str, msgspec.Meta(max_length=40)]
 
 
 class Regarding(Wire, frozen=True):
@@ -53,11 +57,11 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", 
     pod: str
     uid: str = ""
     #: "scheduled", "unschedulable" or "error".
-    result: str
+    result: _Word
     node: str = ""
     scheduler: str = ""
     #: "event" or "ledger".
-    source: str
+    source: _Word
     #: The number of the attempt; from an event, its number of repetitions.
     attempt: int = 0
     # Only from the ledger

@@ -40,6 +40,10 @@ class EntryType(StrEnum):
     END = "END"
 
 
+#: Entries that have a kind and an object.
+OBJECT_TYPES: Final = frozenset([EntryType.ADDED, EntryType.MODIFIED, EntryType.DELETED])
+
+
 class Header(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
     """The first line of a recording, and of each session that was appended to it."""
 
@@ -108,8 +112,7 @@ def parse_line(line: bytes) -> Header | Entry:
         raise BadLine(reason_of(problem)) from None
     if not 0 <= entry.at < 1e12:
         raise BadLine(f"`at` is {entry.at}, which is not a time since the beginning")
-    has_object = entry.type in (EntryType.ADDED, EntryType.MODIFIED, EntryType.DELETED)
-    if has_object and (entry.kind not in BY_KIND or not bytes(entry.object)):
+    if entry.type in OBJECT_TYPES and (entry.kind not in BY_KIND or not bytes(entry.object)):
         raise BadLine(f"{entry.type} of {entry.kind or 'nothing'!r:.40}")
     if entry.type is EntryType.DECISION and not bytes(entry.object):
         raise BadLine("DECISION of nothing")

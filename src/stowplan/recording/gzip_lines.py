@@ -2,8 +2,8 @@
 
 The writer flushes often and begins a new gzip member every few MiB. A file that ends in the middle
 of a member is readable up to its last flush, and stays so if another writer appends to it. The rest
-of a damaged member is skipped: the reader continues with the next one. Memory is bounded by the
-maximum line length, whatever a file expands to.
+of a damaged member is skipped: the reader continues with the next one. The reader's memory is
+bounded by the maximum line length, and all that it returns by the size of the file.
 """
 
 from __future__ import annotations
@@ -23,6 +23,10 @@ _CHUNK: Final = 1 << 16
 #: Unpacked bytes that are handed on at once. Small pieces of a long line would be joined, and so
 #: copied, again and again.
 _UNPACKED: Final = 1 << 20
+#: What a file expands to: any size up to the first, then at most this many times the size of what
+#: was read. Recordings expand to 10 to 40 times their size; gzip allows 1,000.
+_SMALL: Final = 64 << 20
+_MOST_TIMES: Final = 200
 #: Bytes that are enough to unpack the first characters of a member, and these characters.
 _PROBE: Final = 512
 _FIRST: Final = b'{"'
@@ -93,12 +97,16 @@ class LineWriter:
 def read_lines(file: IO[bytes], *, max_line: int = MAX_LINE_BYTES) -> Iterator[bytes | Damage]:
     """The lines, with a `Damage` where lines are lost."""
     members = _Members(file)
-    tail = b""
+    unpacked, tail = 0, b""
     for data in members:
         if isinstance(data, Damage):
             tail = b""
             yield data
             continue
+        unpacked += len(data)
+        if unpacked > max(_SMALL, _MOST_TIMES * members.offset):
+            yield Damage(f"expands to more than {_MOST_TIMES} times its size")
+            return
         lines = (tail + data).split(b"\n")
         tail = lines.pop()
         if len(tail) > max_line:
@@ -115,26 +123,27 @@ class _Members:
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._buffer = b""
-        self._offset = 0  # of the buffer's first byte
+        #: Of the buffer's first byte: so many bytes of the file are unpacked.
+        self.offset = 0
 
     def __iter__(self) -> Iterator[bytes | Damage]:
         while self._fill():
             if not self._buffer.startswith(MAGIC):
-                yield Damage(f"is damaged at byte {self._offset}")
+                yield Damage(f"is damaged at byte {self.offset}")
                 if not self._seek_member():
                     return
             yield from self._member()
 
     def _member(self) -> Iterator[bytes | Damage]:
-        began = self._offset
+        began = self.offset
         unpacker = before = zlib.decompressobj(_GZIP)
         given = b""
         try:
             while not unpacker.eof:
                 # The member of a killed writer ends where that of the next writer begins.
-                end = self._next_member(1 if self._offset == began else 0)
+                end = self._next_member(1 if self.offset == began else 0)
                 if not end:
-                    yield Unfinished(f"breaks off at byte {self._offset}")
+                    yield Unfinished(f"breaks off at byte {self.offset}")
                     return
                 given, before = self._buffer[:end], unpacker.copy()
                 data = unpacker.decompress(given, _UNPACKED)
@@ -146,12 +155,12 @@ class _Members:
             self._consume((yield from _until_error(before, given)))
             if self._has_whole_member(problem):
                 yield WrongChecksum(
-                    f"has a wrong checksum for bytes {began} to {self._offset}:"
+                    f"has a wrong checksum for bytes {began} to {self.offset}:"
                     " some changes there may be wrong"
                 )
             else:
-                yield Damage(f"is damaged at byte {self._offset}")
-            if self._offset == began:  # do not find this member's own header again
+                yield Damage(f"is damaged at byte {self.offset}")
+            if self.offset == began:  # do not find this member's own header again
                 self._consume(len(MAGIC))
             self._seek_member()
 
@@ -201,7 +210,7 @@ class _Members:
 
     def _consume(self, count: int) -> None:
         self._buffer = self._buffer[count:]
-        self._offset += count
+        self.offset += count
 
 
 def _until_error(unpacker: zlib._Decompress, data: bytes) -> Generator[bytes, None, int]:

@@ -38,7 +38,7 @@ _EXAMPLES: Final = 5
 #: Number of files that an error about a folder names.
 _NAMED: Final = 3
 #: Maximum length of a kind or a note. Readers keep notes, and a line can have 8 MiB.
-_LONGEST_TEXT: Final = 300
+LONGEST_TEXT: Final = 300
 #: Maximum number of gaps that a reader keeps.
 MOST_GAPS: Final = 1_000
 #: Longer pauses are shortened to this: replaying an idle day takes a third of a second.
@@ -284,7 +284,7 @@ class _Reader:
         self._end = (entry.note or "stopped") if entry.type is EntryType.END else ""
         self._has_snapshot |= entry.type is EntryType.SYNCED
         self._has_objects |= bool(bytes(entry.object))
-        kind, note = entry.kind[:_LONGEST_TEXT], entry.note[:_LONGEST_TEXT]
+        kind, note = entry.kind[:LONGEST_TEXT], entry.note[:LONGEST_TEXT]
         if entry.type is EntryType.GAP and kind:
             note = f"{kind}: {note}"
         yield Entry(at, entry.type, kind, entry.object, note)

@@ -25,7 +25,7 @@ from stowplan.judge.given_cluster import GivenCluster
 from stowplan.judge.objects import Key, Thing
 from stowplan.judge.refusal import QuestionRefused
 from stowplan.recording.entries import EntryType
-from stowplan.recording.reading import MOST_GAPS
+from stowplan.recording.reading import LONGEST_TEXT, MOST_GAPS
 from stowplan.replay.moments import find_moment
 from stowplan.replay.ordering import Change, Ordering
 from stowplan.scheduler.decision import Decision
@@ -119,7 +119,7 @@ class Follower:
         if was.spec.node_name or was.uid != pod.uid:
             return None
         if not self._configuration.serves(pod):
-            self.unserved[pod.spec.scheduler_name] += 1
+            self.unserved[pod.spec.scheduler_name[:LONGEST_TEXT]] += 1
             return None
         return self._judged(change.at, known, pod.spec.node_name, ordering)
 

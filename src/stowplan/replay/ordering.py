@@ -10,7 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 from itertools import count
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -21,7 +21,14 @@ from stowplan.cluster.pod_info import held_amounts
 from stowplan.judge.objects import Thing, thing_of
 from stowplan.loader.json_text import UNREADABLE, json_decoder, reason_of
 from stowplan.recording.decisions import Decision
-from stowplan.recording.entries import BY_KIND, KINDS, READ_KINDS, Entry, EntryType
+from stowplan.recording.entries import (
+    BY_KIND,
+    KINDS,
+    OBJECT_TYPES,
+    READ_KINDS,
+    Entry,
+    EntryType,
+)
 
 #: Maximum delay of an entry.
 WINDOW_S: Final = 1.0
@@ -32,6 +39,16 @@ _MOST_WAITING: Final = 100_000
 _DECODERS: Final = {each.kind: json_decoder(each.type) for each in KINDS}
 _READ: Final = frozenset(each.kind for each in READ_KINDS)
 _decode_decision = json_decoder(Decision)
+_decode_all_fields = json_decoder(dict[str, Any])
+
+
+class DecodedObject(NamedTuple):
+    """An object of a recording in both forms that readers need."""
+
+    #: Of the type of its kind.
+    struct: Any
+    #: All of its fields.
+    manifest: dict[str, Any]
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
@@ -59,25 +76,30 @@ def changes(entries: Iterable[Entry]) -> Iterator[Change]:
         elif isinstance(found, Decision):
             yield Change(entry.at, entry.type, 0, decision=found)
         elif entry.kind in _READ:
-            yield change_of(entry.at, entry.type, BY_KIND[entry.kind], found)
+            yield change_of(entry.at, entry.type, BY_KIND[entry.kind], found.struct)
 
 
-def decoded(entry: Entry) -> Any:
-    """The object or the Decision of an entry; None if it has none.
+def decoded(entry: Entry) -> DecodedObject | Decision | None:
+    """The object or the Decision of an entry; None for entries of other types.
 
-    Raises one of UNREADABLE if it is malformed, or has amounts that are not quantities.
+    All readers use it, so the same lines are gaps for all of them. Raises one of UNREADABLE if the
+    object is malformed, even in a field that is not read, has no name, or has amounts that are not
+    quantities.
     """
     if entry.type is EntryType.DECISION:
         return _decode_decision(entry.object)
-    if entry.kind not in _DECODERS or not bytes(entry.object):
+    if entry.type not in OBJECT_TYPES:
         return None
-    found = _DECODERS[entry.kind](entry.object)
+    struct = _DECODERS[entry.kind](entry.object)
+    found = DecodedObject(struct, _decode_all_fields(entry.object))
+    if not struct.metadata.name:
+        raise ValueError("the object has no metadata.name")
     if entry.type is EntryType.DELETED:
         return found
-    if isinstance(found, Pod):
-        held_amounts(found)
-    elif isinstance(found, Node):
-        for name, amount in (found.status.allocatable or {}).items():
+    if isinstance(struct, Pod):
+        held_amounts(struct)
+    elif isinstance(struct, Node):
+        for name, amount in (struct.status.allocatable or {}).items():
             (milli_value if name == "cpu" else value)(amount)
     return found
 

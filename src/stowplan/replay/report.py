@@ -19,7 +19,7 @@ from stowplan.recording.reading import MOST_GAPS, read_sessions
 from stowplan.replay.following import Comparison, Follower, Verdict
 from stowplan.replay.ordering import Ordering, changes
 
-#: Number of differences, schedulers and results that are listed; all are counted.
+#: Number of differences, schedulers and results that the text lists.
 _LISTED: Final = 20
 _SOURCES: Final = {EVENT: "events of the scheduler", LEDGER: "the scheduler's ledger"}
 
@@ -88,10 +88,14 @@ class Tally:
             lines.append(f"scores that made the difference: {told}")
         for name, number in self.unserved.most_common(_LISTED):
             lines.append(f"left out: {counted(number, 'pod')} of schedulerName {name or '(none)'}")
-        for (result, source), number in sorted(self.told.items())[:_LISTED]:
+        if (others := len(self.unserved) - _LISTED) > 0:
+            lines.append(f"and pods of {counted(others, 'more schedulerName')} (-o json)")
+        for (result, source), number in self.told.most_common(_LISTED):
             lines.append(
                 f"{counted(number, 'attempt')} {result}, by {_SOURCES.get(source, source)}"
             )
+        if (others := len(self.told) - _LISTED) > 0:
+            lines.append(f"and attempts with {counted(others, 'more result')} (-o json)")
         lines += [f"gap at {at:,.1f} s: {note}" for at, note in self.gaps[:5]]
         if len(self.gaps) > 5:
             lines.append(f"and {counted(len(self.gaps) - 5, 'more gap')}")

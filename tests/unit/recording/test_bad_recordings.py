@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 import pytest
 
 from stowplan.cli.main import main
+from stowplan.sim.results import load
 
 Json: TypeAlias = dict[str, Any]
 HEADER: Final = {"recording": "stowplan/v1", "startedAt": "2026-01-02T03:04:05Z"}
@@ -51,6 +52,7 @@ def pod(name: str, at: float, on: str = "") -> Json:
 
 SYNCED: Final = {"at": 0.0, "type": "SYNCED"}
 STORY: Final = [HEADER, node(), SYNCED, *(pod(f"p{n}", n + 1.0) for n in range(9))]
+END: Final = {"at": 30.0, "type": "END", "note": "stopped"}
 BOUND: Final = [pod(f"p{n}", n + 10.0, "a") for n in range(9)]
 
 
@@ -100,17 +102,23 @@ def test_another_format(tmp_path: Path, stowplan: Run, command: tuple[str, ...])
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_bombs(tmp_path: Path, stowplan: Run, command: tuple[str, ...]) -> None:
-    """One endless line, and endlessly many short ones."""
+def test_bombs(
+    tmp_path: Path, stowplan: Run, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One endless line, endlessly many short ones, and valid ones that are mostly padding."""
     packer = zlib.compressobj(9, zlib.DEFLATED, 31)
     line = b"".join(packer.compress(b"[" * (1 << 20)) for _ in range(64)) + packer.flush()
     many = gzip.compress(b"\n" * 300_000)
+    monkeypatch.setattr("stowplan.recording.gzip_lines._SMALL", 12 << 20)
+    large = {**pod("large", 20.0), "unused": "a" * (1 << 20)}
+    whole = packed(*[large] * 20)
     for bomb, told in (
         (line, "a line of more than 8 MiB: everything after 9.0 s is lost"),
         (many, "line "),
+        (whole, "expands to more than 200 times its size: everything after 20.0 s is lost"),
     ):
         path = written(tmp_path, packed(*STORY) + bomb)
-        assert path.stat().st_size < 100_000
+        assert path.stat().st_size < 200_000
         code, out, err = stowplan(*command, path)
         assert code == 0, err
         assert told in out + err
@@ -154,14 +162,57 @@ def test_a_malformed_object_is_the_same_gap_everywhere(
     wrong = pod("wrong", 20.0)
     wrong["object"]["spec"].update(change)
     path = written(tmp_path, packed(*STORY, wrong, pod("late", 21.0), pod("late", 22.0, "a")))
-    found = []
+    assert len(set(gaps_at_20(stowplan, path))) == 1
+
+
+def gaps_at_20(stowplan: Run, path: Path) -> list[str]:
+    """The note of the gap at 20 s, as each command reports it."""
+    notes = []
     for command in COMMANDS:
         code, out, err = stowplan(*command, path)
         assert code == 0, out + err
-        found += [line.partition("20.0 s: Pod: ")[2] for line in (out + err).splitlines()]
-    notes = [note for note in found if note]
-    assert len(notes) == 3
-    assert len(set(notes)) == 1
+        found = [line.partition("20.0 s: Pod: ")[2] for line in (out + err).splitlines()]
+        (note,) = filter(None, found)
+        notes.append(note)
+    return notes
+
+
+@pytest.mark.parametrize("value", [b'"\xff"', b"1e999"], ids=["not UTF-8", "number"])
+def test_an_unused_field_that_is_no_json_is_the_same_gap_everywhere(
+    tmp_path: Path, stowplan: Run, value: bytes
+) -> None:
+    wrong = gzip.decompress(packed(pod("wrong", 20.0))).replace(
+        b'"metadata"', b'"unused": %s, "metadata"' % value
+    )
+    assert value in wrong
+    path = written(tmp_path, packed(*STORY) + gzip.compress(wrong) + packed(pod("late", 21.0)))
+    assert len(set(gaps_at_20(stowplan, path))) == 1
+
+
+def test_an_object_without_a_name_is_one_gap_everywhere(tmp_path: Path, stowplan: Run) -> None:
+    wrong = pod("", 20.0)
+    later = {**STORY[0], "startedAt": "2026-01-02T03:05:05Z"}
+    path = written(tmp_path, packed(*STORY, wrong, END) + packed(later, *STORY[1:], END))
+    assert set(gaps_at_20(stowplan, path)) == {"the object has no metadata.name"}
+
+
+def test_the_object_of_a_gap_is_ignored(tmp_path: Path, stowplan: Run) -> None:
+    gap = {**pod("ghost", 20.0, "a"), "type": "GAP", "note": "listed again"}
+    path = written(tmp_path, packed(*STORY, gap, END))
+    assert set(gaps_at_20(stowplan, path)) == {"listed again"}
+    assert "default/ghost" not in load(path).pods
+
+
+def test_words_of_decisions_are_short(tmp_path: Path, stowplan: Run) -> None:
+    """Reports count attempts by result and source, and print both."""
+    decision = {"pod": "default/p1", "result": "x" * (1 << 20), "source": "event"}
+    line = {"at": 20.0, "type": "DECISION", "object": decision}
+    path = written(tmp_path, packed(*STORY, line, END))
+    for command in COMMANDS:
+        code, out, err = stowplan(*command, path)
+        assert code == 0, out + err
+        assert "20.0 s: DECISION: Expected `str` of length <= 40" in out + err
+        assert len(out + err) < 10_000
 
 
 def test_a_node_with_a_wrong_amount_is_a_gap(tmp_path: Path, stowplan: Run) -> None:

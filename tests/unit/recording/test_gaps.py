@@ -251,6 +251,22 @@ def test_a_sweep_reports_the_gaps_of_its_recordings(tmp_path: Path, stowplan: Ru
     assert json.loads(out)["rows"][0]["gaps"] == 1
 
 
+def test_a_sweep_names_the_file_that_has_the_gap(tmp_path: Path, stowplan: Run) -> None:
+    """Of a recording that only gives its nodes, later gaps do not count."""
+    whole = written(tmp_path, packed(*STORY, END)).rename(tmp_path / "whole.jsonl.gz")
+    paused = written(tmp_path, packed(*STORY, END) + packed(LATER, *AGAIN, END))
+    file = tmp_path / "sweep.yaml"
+    clean = f"- {{recording: {whole.name}, nodes: {paused.name}, name: on others}}\n"
+    file.write_text(f"workloads:\n{clean}- {{recording: {whole.name}}}\n")
+    code, _, err = stowplan("sweep", file, "--workers", "1")
+    assert (code, "Warning" in err) == (0, False), err
+    paused_too = f"- {{recording: {paused.name}}}\n- {{recording: {paused.name}, name: again}}\n"
+    file.write_text(f"workloads:\n{clean}{paused_too}")
+    _, _, err = stowplan("sweep", file, "--workers", "1")
+    assert err.count("Warning: ") == 1
+    assert f"Warning: {paused}: gap at 30.0 s: recording stopped at 9.5 s" in err
+
+
 def test_a_sweep_reports_the_gaps_of_a_folder(tmp_path: Path, stowplan: Run) -> None:
     folder = tmp_path / "recordings"
     rotated(folder)

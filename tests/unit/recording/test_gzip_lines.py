@@ -132,6 +132,12 @@ def test_a_bomb_is_given_up_without_unpacking_it() -> None:
     assert peak < 40 << 20
 
 
+def test_lines_that_compress_well_are_read() -> None:
+    """Small files may expand to any size, and recordings expand to much less than 200 times."""
+    line = b'{"at":1}' + b" " * 1000
+    assert len(list(read_lines(io.BytesIO(gzip.compress(b"%s\n" % line * 60_000))))) == 60_000
+
+
 def test_damage_in_a_long_line_is_found_in_linear_time() -> None:
     """The place of an error is searched byte by byte, and no byte may copy the line so far."""
     packer = zlib.compressobj(6, zlib.DEFLATED, 31)

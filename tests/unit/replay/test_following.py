@@ -16,7 +16,7 @@ from stowplan.judge.objects import thing_of
 from stowplan.recording.entries import Entry, EntryType
 from stowplan.replay.following import Comparison, Follower, Verdict
 from stowplan.replay.ordering import Change, Ordering, changes
-from stowplan.replay.report import follow_entries
+from stowplan.replay.report import Tally, follow_entries
 
 
 class Story:
@@ -195,6 +195,17 @@ def test_decoding_of_changes() -> None:
     (bad,) = changes([Entry(1.0, EntryType.ADDED, "Node", msgspec.Raw(b'{"metadata": 3}'))])
     assert isinstance(bad, Change)
     assert bad.type is EntryType.GAP
+
+
+def test_a_report_says_how_many_it_does_not_list() -> None:
+    tally = Tally()
+    tally.unserved.update(f"scheduler-{number}" for number in range(25))
+    tally.told.update((f"result {number}", "event") for number in range(21))
+    text = tally.text()
+    assert text.count("left out: 1 pod of schedulerName ") == 20
+    assert "and pods of 5 more schedulerNames (-o json)" in text
+    assert "and attempts with 1 more result (-o json)" in text
+    assert len(tally.data()["unserved"]) == 25
 
 
 def test_changes_of_one_time_do_not_all_wait() -> None:

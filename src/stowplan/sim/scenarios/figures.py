@@ -82,8 +82,7 @@ class Measurement:
 
     def __init__(self, now: Callable[[], float], *, keeps_course: bool = True) -> None:
         self._now = now
-        #: When the state last changed, which was at the latest call, and when the first pod was
-        #: created.
+        #: The time of the latest event that was counted, and that of the first pod's creation.
         self.at = 0.0
         self._began: float | None = None
         self._keeps_course = keeps_course

@@ -6,8 +6,8 @@ Everything is validated before the first task: a mistake is a ConfigError with f
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -77,8 +77,8 @@ class Sweep:
     tasks: tuple[Task, ...]
     #: A sentence if random search drew the same values more than once, or nothing.
     repeated: str = ""
-    #: Broken rows and gaps of traces and recordings, by path.
-    readings: Mapping[str, ReadCounts] = field(default_factory=dict)
+    #: Broken rows and gaps of each workload's trace or recording, with its path.
+    readings: Sequence[tuple[Path, ReadCounts]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class _Reader:
         if not isinstance(document, dict):
             raise ConfigError("expected a mapping with `workloads`", where=str(file))
         self._fields = Fields(file, document, "sweep", _FIELDS)
-        self._readings: dict[str, ReadCounts] = {}
+        self._readings: list[tuple[Path, ReadCounts]] = []
 
     def read(self) -> Sweep:
         fields = self._fields
@@ -202,9 +202,10 @@ class _Reader:
             inputs=inputs,
         )
         try:
-            self._readings[workload.file] = check_workload(workload, plugins)
+            reading = check_workload(workload, plugins)
         except ConfigError as problem:
             raise ConfigError(f"{problem}", where=fields.where(kind)) from None
+        self._readings.append((Path(workload.file), reading))
         return workload
 
     # Configurations

@@ -6,6 +6,7 @@ says what was expected and what was found.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -141,7 +142,7 @@ def _read_nodes(file: Path, columns: str | None, seed: int | None, skip_broken: 
         sources=whole.sources,
         make_objects=whole.make_objects,
         nodes=whole.nodes,
-        reading=whole.reading,
+        reading=replace(whole.reading, gaps=()),  # they are later than these objects
         config=whole.config,
     )
 

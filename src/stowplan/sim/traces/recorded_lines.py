@@ -20,7 +20,7 @@ from stowplan.loader.files import read_lines
 from stowplan.loader.json_text import UNREADABLE, json_decoder
 from stowplan.recording.entries import BY_KIND, EntryType
 from stowplan.recording.reading import Problems, is_recording, read_sessions
-from stowplan.replay.ordering import decoded, unreadable
+from stowplan.replay.ordering import DecodedObject, decoded, unreadable
 from stowplan.sim.traces.completed import completed
 from stowplan.sim.traces.model import Json
 from stowplan.sim.traces.reading import BrokenRows, CannotUnpack, is_text, opened
@@ -86,22 +86,17 @@ def _own(file: Path, broken: BrokenRows) -> Iterator[Line]:
                 for identity in gone.values():
                     yield Line(number, latest, "Delete", identity, is_whole=True)
                 gone, is_initial = {}, False
-            event = _EVENTS.get(entry.type)
             try:
-                decoded(entry)  # the same lines are gaps for all readers
+                found = decoded(entry)
             except UNREADABLE as problem:
                 broken.add(number, unreadable(entry, problem))
                 continue
-            if event is None:
+            if not isinstance(found, DecodedObject):
                 continue
             kind = BY_KIND[entry.kind]
-            resource = {
-                **_decode(entry.object),
-                "kind": kind.kind,
-                "apiVersion": kind.api_version,
-            }
-            meta = resource.get("metadata") or {}
-            key = (kind.kind, meta.get("namespace") or "", meta.get("name") or "")
+            resource = {**found.manifest, "kind": kind.kind, "apiVersion": kind.api_version}
+            meta = found.struct.metadata
+            key = (kind.kind, meta.namespace, meta.name)
             gone.pop(key, None)
             if entry.type is EntryType.DELETED:
                 there.pop(key, None)
@@ -111,6 +106,7 @@ def _own(file: Path, broken: BrokenRows) -> Iterator[Line]:
                     "apiVersion": kind.api_version,
                     "metadata": {"name": key[2], "namespace": key[1]},
                 }
+            event = _EVENTS[entry.type]
             yield Line(number, latest, event, completed(resource), True, is_initial)
     broken.refuse(problems.examples)
     yield Line(number, latest, "End", {}, is_whole=True)
