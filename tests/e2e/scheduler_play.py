@@ -133,7 +133,7 @@ class Stage:
                 seen = set()
                 items = (await self.send("GET", EVENTS))["items"]
                 for event in sorted(items, key=lambda item: str(item["eventTime"])):
-                    name = event["regarding"]["name"]
+                    name = event["regarding"].get("name")
                     # Late events may still come of the scenario before, whose names were the same.
                     if name != "probe" and event["regarding"]["uid"] in self._uids:
                         # How often a pod is tried again, and told of, is a matter of timing.

@@ -98,7 +98,7 @@ class StaticStage:
 
         def look() -> bool:
             return any(
-                each["regarding"]["name"] == pod
+                each["regarding"].get("name") == pod
                 and each["reason"] == reason
                 and note in each.get("note", "")
                 for each in self.api.get(path)["items"]

@@ -269,7 +269,7 @@ def bound_pods(stage: Stage) -> list[str]:
 def scheduled_events(stage: Stage) -> int:
     path = "/api/v1/namespaces/default/events?fieldSelector=reason=Scheduled"
     events = stage.plane.api.get(path)["items"]
-    return sum(each["involvedObject"]["name"].startswith("real") for each in events)
+    return sum(each["involvedObject"].get("name", "").startswith("real") for each in events)
 
 
 def test_for_people(stage: Stage) -> None:

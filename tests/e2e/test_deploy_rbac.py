@@ -194,7 +194,7 @@ def wait_event(plane: ControlPlane, namespace: str, pod: str, reason: str) -> Js
     def look() -> Json | None:
         events = plane.api.get(f"/apis/events.k8s.io/v1/namespaces/{namespace}/events")["items"]
         return next(
-            (e for e in events if e["regarding"]["name"] == pod and e["reason"] == reason), None
+            (e for e in events if e["regarding"].get("name") == pod and e["reason"] == reason), None
         )
 
     return wait_for(f"an event {reason} of {pod}", look)

@@ -58,7 +58,7 @@ def _pod(plane: ControlPlane, name: str) -> dict[str, Any]:
 
 def _has_event(plane: ControlPlane, name: str, reason: str) -> bool:
     items = plane.api.get("/apis/events.k8s.io/v1/namespaces/default/events")["items"]
-    return any(e["regarding"]["name"] == name and e["reason"] == reason for e in items)
+    return any(e["regarding"].get("name") == name and e["reason"] == reason for e in items)
 
 
 def _describe(plane: ControlPlane, name: str) -> str:

@@ -96,7 +96,7 @@ def check_bound_once(stage: StaticStage, namespace: str, requests: Iterable[Requ
 
 def told(events: Json) -> int:
     """Of how many pods it was told that they were placed."""
-    return len({e["regarding"]["name"] for e in events["items"] if e["reason"] == "Scheduled"})
+    return len({e["regarding"].get("name") for e in events["items"] if e["reason"] == "Scheduled"})
 
 
 def test_all_go_to_their_nodes_with_hardly_more_than_a_bind_each(

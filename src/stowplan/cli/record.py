@@ -53,7 +53,7 @@ _LEAST_SIZE: Final = 1 << 20
     default="256Mi",
     show_default=True,
     metavar="SIZE",
-    help="PATH is a folder: begin a new file at this size.",
+    help="PATH is a folder: begin a new file at this size, at least 1Mi.",
 )
 @click.option(
     "--rotate-after",
@@ -102,9 +102,9 @@ def record(
     are hashed. Pods, nodes, volumes and whatever else schedulers look at are listed once and then
     watched; the cluster is only read, whatever scheduler serves it.
 
-    Environment variables, commands, annotations and messages are never written, and Secrets and
-    ConfigMaps never read. Everything written is readable after a kill. The format is lines of JSON,
-    gzipped; docs/record.md describes it.
+    Environment variables, commands and messages are never written, annotations only if replays
+    need them, and Secrets and ConfigMaps never read. Everything written is readable after a kill.
+    The format is lines of JSON, gzipped; docs/record.md describes it.
     """
     is_folder = path.endswith("/") or Path(path).is_dir()
     if is_folder and rotate_size < _LEAST_SIZE:

@@ -27,6 +27,7 @@ from stowplan.config.feature_gates import FeatureGates
 from stowplan.errors import ConfigError
 from stowplan.logs import configure
 from stowplan.output_file import check_output_file
+from stowplan.present.tables import printable
 
 if TYPE_CHECKING:
     from stowplan.sim.scenarios import Options
@@ -203,6 +204,8 @@ def _play(
             live.end()
     if outcome.problem:
         outcome.problem = f"{file}: {outcome.problem}"
+    for text in outcome.warnings:
+        click.echo(f"Warning: {printable(text)}", err=True)
     save_result(outcome, result, prices)
     if html is not None:
         from stowplan.sim.scenarios.page import page

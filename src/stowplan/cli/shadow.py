@@ -118,7 +118,8 @@ def shadow(
     options = _console_options(console, console_token_file)
     cluster = load_cluster_config(kubeconfig=kubeconfig, context=context)
     configuration = configuration_of(scheduling.config, scheduling.registry)
-    sink = decisions.open("w", encoding="utf-8") if decisions is not None else None
+    # Each line is written at once, so that a kill loses none.
+    sink = None if decisions is None else decisions.open("w", encoding="utf-8", buffering=1)
     line = StatusLine(sys.stderr, plain_interval_s=PLAIN_INTERVAL_S * 4)
 
     view = ShadowView(tally, SystemClock())
@@ -219,13 +220,6 @@ async def _follow(
         ApiClient(cluster, user_agent=_USER_AGENT) as client,
         AsyncExitStack() as opened,
     ):
-        if metrics_address is not None:
-            from stowplan.server.shadow_metrics import ShadowMetrics
-
-            metrics = ShadowMetrics(tally)
-            await metrics.start(metrics_address.host, metrics_address.port)
-            opened.push_async_callback(metrics.stop)
-            click.echo(f"Metrics on {metrics.url}", err=True)
         mirror = None
         if options is not None:
             mirror = await _open_console(opened, options, configuration, view, client)
@@ -236,6 +230,13 @@ async def _follow(
             on_begin=lambda: _begin(mirror, following.watching.warnings("are not considered")),
             on_change=None if mirror is None else partial(_mirrored, mirror),
         )
+        if metrics_address is not None:
+            from stowplan.server.shadow_metrics import ShadowMetrics
+
+            metrics = ShadowMetrics(tally, skipped=following.follower.unserved.total)
+            await metrics.start(metrics_address.host, metrics_address.port)
+            opened.push_async_callback(metrics.stop)
+            click.echo(f"Metrics on {metrics.url}", err=True)
         running = asyncio.create_task(following.run(), name="shadow")
         stopping = asyncio.create_task(stop.wait(), name="stop")
         await asyncio.wait(

@@ -100,7 +100,7 @@ def sweep(
     from stowplan.sim.sweep.document import read_sweep
     from stowplan.sim.sweep.folder import opened
     from stowplan.sim.sweep.running import run_sweep
-    from stowplan.sim.sweep.table import known_figures, text_table, without_prices
+    from stowplan.sim.sweep.table import known_figures, text_table, warnings_of
 
     known = known_figures()
     named = [*(("--figure", each) for each in figures), ("--sort", sort.lstrip("-"))]
@@ -137,8 +137,8 @@ def sweep(
             )
             raise
         shown.end()
-    for text in without_prices(table):
-        click.echo(f"Warning: {text}", err=True)
+    for text in warnings_of(table):
+        click.echo(f"Warning: {printable(text)}", err=True)
     if output == "table":
         click.echo(text_table(table, sort=sort, figures=figures), nl=False)
         runs = counted(len(table.rows), "run")

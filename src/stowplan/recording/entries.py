@@ -50,6 +50,10 @@ class Header(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw
     recording: str
     #: Wall-clock time of `at` 0.
     started_at: str = ""
+    #: An identifier of this session, and that of the session in the file before it if no change
+    #: between them is missing.
+    session: str = ""
+    continues: str = ""
     stowplan: str = ""
     kubernetes: str = ""
     kinds: tuple[str, ...] = ()

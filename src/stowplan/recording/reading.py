@@ -43,8 +43,6 @@ LONGEST_TEXT: Final = 300
 MOST_GAPS: Final = 1_000
 #: Longer pauses are shortened to this: replaying an idle day takes a third of a second.
 LONGEST_PAUSE_S: Final = 86_400.0
-#: A new file begins within this time after a rotation; times in headers are whole seconds.
-_ROTATION_S: Final = 10.0
 #: A header is among the first lines, even if the very first ones are damaged.
 _PROBED_LINES: Final = 1_000
 
@@ -85,6 +83,11 @@ def read_sessions(path: Path, problems: Problems | None = None) -> Iterator[Sess
 def recording_files(path: Path) -> Sequence[Path]:
     """The file, or the files of a folder in the order of time. Raises ConfigError."""
     if not path.is_dir():
+        if path.exists() and not path.is_file():
+            raise ConfigError(
+                "is not a regular file. Fix: give a file or folder that `stowplan record` wrote",
+                where=str(path),
+            )
         return [path]
     try:
         if files := files_in(path):
@@ -118,6 +121,8 @@ class SessionTimes:
         self._first: float | None = None
         self._began = 0.0
         self.latest = 0.0
+        #: Seconds by which the pause before the latest entry was shortened.
+        self.cut = 0.0
 
     def begin(self, header: Header) -> None:
         """Begin a session, after a pause unless it is the first one."""
@@ -130,9 +135,8 @@ class SessionTimes:
 
     def at(self, seconds: float) -> float:
         """The time of an entry, given its seconds since its session began."""
-        jump = self._began + seconds - self.latest
-        if jump > LONGEST_PAUSE_S:
-            self._began -= jump - LONGEST_PAUSE_S
+        self.cut = max(self._began + seconds - self.latest - LONGEST_PAUSE_S, 0.0)
+        self._began -= self.cut
         self.latest = max(self.latest, round(self._began + seconds, 3))
         return self.latest
 
@@ -230,6 +234,8 @@ class _Reader:
         self._last_loss: _Loss | None = None
         #: The note of the latest END entry; empty if another entry followed it.
         self._end = ""
+        #: The identifier in the latest header.
+        self._session = ""
         self._has_begun = self._has_objects = self._has_snapshot = False
 
     def sessions(self) -> Iterator[Session]:
@@ -252,8 +258,9 @@ class _Reader:
     def _begin(self, header: Header) -> list[Entry]:
         before = self._times.latest
         self._times.begin(header)
-        note = self._pause(before, self._times.latest)
+        note = self._pause(header, before, self._times.latest)
         self._has_begun, self._loss, self._end = True, None, ""
+        self._session = header.session
         return [self._gap(note)] if note else []
 
     def _changes(self) -> Iterator[Entry]:
@@ -278,6 +285,11 @@ class _Reader:
 
     def _entry(self, entry: Entry) -> Iterator[Entry]:
         before, at = self._times.latest, self._times.at(entry.at)
+        if self._times.cut:
+            yield self._gap(
+                f"nothing for {_s(self._times.cut + LONGEST_PAUSE_S)}, or a wrong time: this"
+                f" counts as {_s(LONGEST_PAUSE_S)}"
+            )
         if self._loss is not None:
             loss, self._loss = self._loss, None
             yield self._gap(self._lost(loss, before, at))
@@ -308,7 +320,7 @@ class _Reader:
         self._problems.add(note)
         return note
 
-    def _pause(self, before: float, now: float) -> str:
+    def _pause(self, header: Header, before: float, now: float) -> str:
         """The note of the pause before a session; empty if no change is missing."""
         loss = self._loss
         if loss is not None and not self._has_begun:
@@ -321,7 +333,7 @@ class _Reader:
             return ""
         if not self._end:
             return f"the recorder was killed at {_s(before)}; recording continued at {_s(now)}"
-        if self._end == ROTATED and now - before <= _ROTATION_S:
+        if self._end == ROTATED and header.continues and header.continues == self._session:
             return ""
         return f"recording stopped at {_s(before)} and continued at {_s(now)}"
 

@@ -7,6 +7,7 @@ recording.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -68,6 +69,8 @@ class Recorder:
             clock=self._clock,
         )
         self._origin = 0.0
+        #: The session that is recorded.
+        self._session = ""
         self._is_following = False
         self._waiting: list[Entry] = []
         #: Objects in the first lists, and entries and gaps so far; shown to the user.
@@ -117,9 +120,12 @@ class Recorder:
     def _begin_file(self) -> None:
         """Write a header and a consistent snapshot of the cluster."""
         self._origin = self._clock.monotonic()
+        continued, self._session = self._session, secrets.token_hex(8)
         header = Header(
             recording=FORMAT,
             started_at=rfc3339(self._clock.time()),
+            session=self._session,
+            continues=continued,
             stowplan=self._stowplan,
             kubernetes=self._kubernetes,
             kinds=self._watching.kinds,

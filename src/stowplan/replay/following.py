@@ -25,7 +25,7 @@ from stowplan.judge.given_cluster import GivenCluster
 from stowplan.judge.objects import Key, Thing
 from stowplan.judge.refusal import QuestionRefused
 from stowplan.recording.entries import EntryType
-from stowplan.recording.reading import LONGEST_TEXT, MOST_GAPS
+from stowplan.recording.reading import MOST_GAPS
 from stowplan.replay.moments import find_moment
 from stowplan.replay.ordering import Change, Ordering
 from stowplan.scheduler.decision import Decision
@@ -34,6 +34,7 @@ from stowplan.scheduler.decision import Decision
 HISTORY: Final = 512
 #: Number of best nodes that a comparison names.
 _NAMED: Final = 3
+_NO_NODE: Final = "no such node"
 
 
 class Verdict(StrEnum):
@@ -119,7 +120,7 @@ class Follower:
         if was.spec.node_name or was.uid != pod.uid:
             return None
         if not self._configuration.serves(pod):
-            self.unserved[pod.spec.scheduler_name[:LONGEST_TEXT]] += 1
+            self.unserved[pod.spec.scheduler_name] += 1
             return None
         return self._judged(change.at, known, pod.spec.node_name, ordering)
 
@@ -183,9 +184,9 @@ def _comparison(at: float, pod: Pod, node: str, decision: Decision) -> Compariso
         return Comparison(at, pod.key, node, Verdict.PENDING, note=message)
     best_rows = sheet.rows[sheet.totals == sheet.totals.max()].tolist()
     best = tuple(sorted(table.names[each] for each in best_rows)[:_NAMED])
-    row = table.row_of.get(node)
+    row = table.live_row(node)
     if row is None or row not in sheet.rows:
-        note = "no such node" if row is None else _reasons(diagnosis.status_of(row))
+        note = _NO_NODE if row is None else _reasons(diagnosis.status_of(row))
         return Comparison(at, pod.key, node, Verdict.REJECTED, best, len(best_rows), note=note)
     # The nominated node is taken without scoring the others.
     if row in best_rows or pod.status.nominated_node_name == node:
@@ -197,11 +198,11 @@ def _comparison(at: float, pod: Pod, node: str, decision: Decision) -> Compariso
 
 def _unscored(at: float, pod: Pod, node: str, decision: Decision) -> Comparison:
     assert decision.diagnosis is not None
-    row = decision.cycle.table.row_of.get(node)
+    row = decision.cycle.table.live_row(node)
     status = None if row is None else decision.diagnosis.status_of(row)
     if status is not None and status.code is Code.SUCCESS:
         return Comparison(at, pod.key, node, Verdict.SAME, (), decision.feasible_nodes)
-    note = "no such node" if status is None else _reasons(status)
+    note = _NO_NODE if status is None else _reasons(status)
     return Comparison(at, pod.key, node, Verdict.REJECTED, note=note)
 
 

@@ -33,6 +33,8 @@ from stowplan.recording.entries import (
 #: Maximum delay of an entry.
 WINDOW_S: Final = 1.0
 
+#: Maximum length of names in Kubernetes.
+_LONGEST_NAME: Final = 253
 #: Maximum number of changes that wait: a file can claim that all its changes have one time.
 _MOST_WAITING: Final = 100_000
 
@@ -94,14 +96,24 @@ def decoded(entry: Entry) -> DecodedObject | Decision | None:
     found = DecodedObject(struct, _decode_all_fields(entry.object))
     if not struct.metadata.name:
         raise ValueError("the object has no metadata.name")
+    _check_length("metadata.name", struct.metadata.name)
+    _check_length("metadata.namespace", struct.metadata.namespace)
     if entry.type is EntryType.DELETED:
         return found
     if isinstance(struct, Pod):
+        _check_length("spec.nodeName", struct.spec.node_name)
+        _check_length("spec.schedulerName", struct.spec.scheduler_name)
         held_amounts(struct)
     elif isinstance(struct, Node):
         for name, amount in (struct.status.allocatable or {}).items():
             (milli_value if name == "cpu" else value)(amount)
     return found
+
+
+def _check_length(field: str, name: str) -> None:
+    """Names are kept and printed, and a line can have 8 MiB."""
+    if len(name) > _LONGEST_NAME:
+        raise ValueError(f"{field} has more than {_LONGEST_NAME} characters")
 
 
 def unreadable(entry: Entry, problem: Exception) -> str:

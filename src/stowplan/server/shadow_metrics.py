@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -22,8 +22,10 @@ _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 class ShadowMetrics(Collector):
     """Serves /metrics until `stop`."""
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: Tally, *, skipped: Callable[[], int] = int) -> None:
+        """`skipped` returns the number of bindings that were not compared."""
         self._tally = tally
+        self._skipped = skipped
         self._registry = CollectorRegistry()
         self._registry.register(self)
         site = Site()
@@ -59,6 +61,11 @@ class ShadowMetrics(Collector):
         for plugin, number in self._tally.plugins.items():
             plugins.add_metric([plugin], number)
         yield plugins
+        yield CounterMetricFamily(
+            "stowplan_shadow_skipped",
+            "Bindings of pods whose schedulerName no profile of this configuration has.",
+            self._skipped(),
+        )
         yield GaugeMetricFamily(
             "stowplan_shadow_agreement_ratio",
             "Share of decisions that this configuration agrees with.",

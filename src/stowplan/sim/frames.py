@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stowplan.errors import ConfigError
-from stowplan.recording.reading import is_recording
+from stowplan.recording.folder import files_in
 from stowplan.sim.results.comparing import figures_of
 from stowplan.sim.results.extras import needed
 from stowplan.sim.results.files import load, name_of, named
@@ -64,6 +64,16 @@ class Results:
         return needed("pandas", "data", where="stowplan.sim.load")
 
 
+def _is_sweep(path: Path) -> bool:
+    """Whether to read a path as the results of a sweep: a folder that has no recordings."""
+    try:
+        return path.is_dir() and (has_results(path) or not files_in(path))
+    except OSError as problem:
+        raise ConfigError(
+            f"cannot be read: {problem.strerror}. Fix: give another path", where=str(path)
+        ) from None
+
+
 def load_results(
     paths: str | Path | Iterable[str | Path], *, prices: Mapping[str, float] | None = None
 ) -> Results:
@@ -77,7 +87,7 @@ def load_results(
     single: list[Run] = []
     names: list[str] = []
     for path in map(Path, listed):
-        if not path.is_dir() or (not has_results(path) and is_recording(path)):
+        if not _is_sweep(path):
             single.append(run := load(path, prices=prices))
             names.append(name_of(path, run))
             continue

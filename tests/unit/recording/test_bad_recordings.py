@@ -149,12 +149,14 @@ def test_long_texts_are_cut_off(
 @pytest.mark.parametrize(
     "change",
     [
+        {"nodeName": "n" * 300},
+        {"schedulerName": "s" * 300},
         {"containers": [{"name": "c", "resources": {"requests": {"cpu": "many"}}}]},
         {"containers": [{"name": "c", "resources": True}]},
         {"containers": "none"},
         {"tolerations": [["a"]]},
     ],
-    ids=["quantity", "resources", "containers", "tolerations"],
+    ids=["node", "scheduler", "quantity", "resources", "containers", "tolerations"],
 )
 def test_a_malformed_object_is_the_same_gap_everywhere(
     tmp_path: Path, stowplan: Run, change: Json
@@ -249,11 +251,11 @@ def test_clocks_that_jump(tmp_path: Path, stowplan: Run, command: tuple[str, ...
     code, out, err = stowplan(*command, path)
     assert code == 0, err
     if command == ("compare",):
-        assert "2 gaps in the recording" in out
+        assert "3 gaps in the recording" in out
         assert "the recorder was killed at 9.0 s; recording continued at 86,409.0 s" in out
     elif command == ("replay",):
         assert "10 of 10 pods bound" in out
-        assert "2 gaps in the recording" in out
+        assert "3 gaps in the recording" in out
     else:
         assert "1 decision; in 1 (100.00%) the chosen node is" in out
         assert out.count("the recorder was killed at") == 2

@@ -204,9 +204,14 @@ def test_a_result_without_gaps_has_none(tmp_path: Path) -> None:
 def rotated(folder: Path) -> dict[Path, bytes]:
     """Fill a folder: rotation loses nothing, a kill and a missing file do."""
     times = ("03:04:05", "03:04:15", "03:04:45", "04:00:00")
-    headers = [{**HEADER, "startedAt": f"2026-01-02T{time}Z"} for time in times]
+    headers = [
+        {**HEADER, "startedAt": f"2026-01-02T{time}Z", "session": f"s{number}"}
+        for number, time in enumerate(times)
+    ]
+    headers[1]["continues"] = "s0"
+    headers[3]["continues"] = "the missing one"
     contents = [
-        packed(*STORY, ROTATED),
+        packed(headers[0], *STORY[1:], ROTATED),
         unfinished(headers[1], *AGAIN),
         packed(headers[2], *AGAIN, pod("later", 5.0), ROTATED),
         packed(headers[3], *AGAIN, END),
@@ -241,6 +246,65 @@ def test_a_folder_is_one_recording(tmp_path: Path, stowplan: Run) -> None:
     second.write_bytes(flipped(files[second], 3, 6))
     gap, _ = load(folder).gaps
     assert gap.note.startswith(f"{second.name} is damaged at byte ")
+
+
+def test_a_missing_file_is_a_gap_however_short(tmp_path: Path, stowplan: Run) -> None:
+    """Each file names the session that it continues."""
+    folder = tmp_path / "recordings"
+    folder.mkdir()
+    for number, end in enumerate((ROTATED, ROTATED, END)):
+        header = {**HEADER, "startedAt": f"2026-01-02T03:04:{15 + 10 * number}Z"}
+        header |= {"session": f"s{number}", "continues": f"s{number - 1}" if number else ""}
+        name = f"2026-01-02T0304{15 + 10 * number}Z.jsonl.gz"
+        (folder / name).write_bytes(packed(header, *STORY[1:], end))
+    assert load(folder).gaps == []
+    middle = folder / "2026-01-02T030425Z.jsonl.gz"
+    middle.write_bytes(b"")
+    emptied = reported(stowplan, folder)
+    middle.unlink()
+    found = reported(stowplan, folder)
+    note = "recording stopped at 9.5 s and continued at 20.0 s"
+    assert emptied == found == [[("20.0 s", note)]] * 3
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, ("sweep",), ("record",)], ids=" ".join)
+def test_a_pipe_is_refused_at_once(tmp_path: Path, stowplan: Run, command: tuple[str, ...]) -> None:
+    """Opening it would wait for its other end for ever."""
+    pipe = tmp_path / "pipe.jsonl.gz"
+    os.mkfifo(pipe)
+    file = sweep_of(tmp_path, pipe) if command == ("sweep",) else pipe
+    code, out, err = stowplan(*command, file)
+    assert (code, out) == (2, "")
+    assert f"{pipe}: is not a regular file. Fix: " in err
+
+
+def test_pods_that_no_profile_serves_are_named(tmp_path: Path, stowplan: Run) -> None:
+    foreign = [pod(f"foreign-{number}", 9.2) for number in range(2)]
+    for each in foreign:
+        each["object"]["spec"]["schedulerName"] = "second"
+    path = written(tmp_path, packed(*STORY, *foreign, END))
+    text = "2 pods of schedulerName second cannot be placed: the configuration has profiles for"
+    _, _, err = stowplan("replay", path)
+    assert f"Warning: {text} default-scheduler only\n" in err
+    _, out, err = stowplan("sweep", sweep_of(tmp_path, path), "--workers", "1", "-o", "json")
+    assert f"Warning: r: {text} default-scheduler only\n" in err
+    assert json.loads(out)["rows"][0]["warnings"].startswith(text)
+
+
+def test_objects_that_are_left_out_are_named(tmp_path: Path, stowplan: Run) -> None:
+    wrong = pod("wrong", 9.2)
+    wrong["object"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "-5"}}
+    path = written(tmp_path, packed(*STORY, *[wrong | {"at": 9.2 + n / 100} for n in range(9)]))
+    code, _, err = stowplan("replay", path)
+    assert code == 0
+    assert "Warning: Pod wrong is left out: " in err
+    assert "must be greater than or equal to 0" in err
+
+
+def test_a_time_that_is_cut_short_is_a_gap(tmp_path: Path, stowplan: Run) -> None:
+    path = written(tmp_path, packed(*STORY, pod("late", 9.0 + 3 * 86_400), END))
+    note = "nothing for 259,200.0 s, or a wrong time: this counts as 86,400.0 s"
+    assert reported(stowplan, path) == [[("86,409.0 s", note)]] * 3
 
 
 def test_a_sweep_reports_the_gaps_of_its_recordings(tmp_path: Path, stowplan: Run) -> None:

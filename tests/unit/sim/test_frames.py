@@ -56,6 +56,25 @@ def test_a_folder_of_recordings_is_a_run(tmp_path: Path) -> None:
     assert len(results.pods) == 11
 
 
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("missing", "cannot be read: No such file or directory. Fix: give a recording, or a file"),
+        ("x" * 300, "cannot be read: File name too long. Fix: "),
+        ("empty", "has no results.jsonl, and no recordings. Fix: "),
+        ("damaged", "is not a recording, or its beginning is lost. Fix: "),
+    ],
+    ids=["missing", "long", "empty", "damaged"],
+)
+def test_what_is_no_result_is_an_error(tmp_path: Path, name: str, why: str) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "2026-01-02T030405Z.jsonl.gz").write_bytes(bytes(1000))
+    with pytest.raises(ConfigError) as error:
+        stowplan.sim.load(tmp_path / name)
+    assert str(error.value).startswith(f"{tmp_path / name}: {why}")
+
+
 def test_a_sweep_is_its_rows_and_its_runs(tmp_path: Path) -> None:
     row = {"task": "k", "run": "a", "weight": 3, "cpu": 0.5}
     with opened(tmp_path / "sweep") as folder:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import gzip
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from stowplan.api.objects import Node, Pod
 from stowplan.errors import ConfigError
 from stowplan.loader.files import read_stream
 from stowplan.loader.json_text import UNREADABLE, json_decoder, reason_of
-from stowplan.loader.malformed import LARGE, LIMITS, Malformed
+from stowplan.loader.malformed import LARGE
 from stowplan.recording.entries import EntryType
 from stowplan.recording.reading import (
     MOST_GAPS,
@@ -62,10 +62,14 @@ def load(path: str | Path, *, prices: Mapping[str, float] | None = None) -> Run:
                     text = read_stream(unpacked, str(path), limit=LARGE.size)  # type: ignore[arg-type]  # reads like one
             else:
                 text = read_stream(file, str(path), limit=LARGE.size)
-    except (OSError, EOFError, ValueError, zlib.error) as problem:
-        why = getattr(problem, "strerror", None) or str(problem)
+    except (EOFError, ValueError, zlib.error, gzip.BadGzipFile) as problem:
         raise ConfigError(
-            f"cannot be read: {why}. Fix: give a complete file", where=str(path)
+            f"cannot be read: {problem}. Fix: give a complete file", where=str(path)
+        ) from None
+    except OSError as problem:
+        raise ConfigError(
+            f"cannot be read: {problem.strerror}. Fix: give a recording, or a file of `--result`",
+            where=str(path),
         ) from None
     if text.count(b",") >= _MOST_VALUES:
         raise ConfigError(
@@ -201,24 +205,16 @@ def _is_preempted(pod: Pod) -> bool:
 
 def read_prices(path: Path) -> dict[str, float]:
     """Prices per hour by instance type, as YAML or JSON: `m5.large: 0.096`."""
-    from stowplan.loader.files import read_file
-    from stowplan.loader.yaml_text import load_all
+    from stowplan.workloads.fields import read_yaml
 
-    try:
-        documents: list[Any] = list(load_all(read_file(path), LIMITS))
-    except Malformed as problem:
-        raise ConfigError(f"is not YAML: {problem}", where=str(path)) from None
+    prices = read_yaml(path)
+    if not isinstance(prices, dict):
+        raise ConfigError("is not a table of prices, such as `m5.large: 0.096`", where=str(path))
     found: dict[str, float] = {}
-    for name, price in _pairs(documents, path):
+    for name, price in prices.items():
         if isinstance(price, bool) or not isinstance(price, int | float) or not 0 <= price < 1e9:
             raise ConfigError(f"{name}: {price!r:.40} is not a price per hour", where=str(path))
         found[str(name)] = float(price)
     if not found:
         raise ConfigError("has no prices, such as `m5.large: 0.096`", where=str(path))
     return found
-
-
-def _pairs(documents: list[Any], path: Path) -> Iterator[tuple[Any, Any]]:
-    if len(documents) != 1 or not isinstance(documents[0], dict):
-        raise ConfigError("is not a table of prices, such as `m5.large: 0.096`", where=str(path))
-    yield from documents[0].items()

@@ -45,6 +45,8 @@ ZONE = "topology.kubernetes.io/zone"
 _NOT_YET = (NotFound, Throttled, ServerError, ApiUnavailable)
 #: The API server keeps a status that is created with the object.
 _BORN_WITH_STATUS = ("Node",)
+#: Warnings of a run that are kept.
+_WARNED = 5
 
 
 class Cluster:
@@ -331,6 +333,15 @@ class Cluster:
     def say(self, text: str) -> None:
         """Add a line to the timeline: `scenario: ...`."""
         self.recording.add(EntryKind.SAID, "", f"scenario: {text}")
+
+    def warn(self, text: str) -> None:
+        """Add a line to the timeline and, unless there are many, to the warnings of the run."""
+        self.say(text)
+        warnings = self.recording.warnings
+        if len(warnings) < _WARNED:
+            warnings.append(text)
+        elif len(warnings) == _WARNED:
+            warnings.append("there are more of these")
 
     def expect(self, text: str, is_met: bool, *, found: str = "", where: str = "") -> None:
         """Record whether an expectation is met, and go on."""

@@ -74,6 +74,8 @@ class Recording:
         self.pod_listeners: list[Callable[[EntryKind, str, float], None]] = []
         #: What a pod takes from its node. Replaced where that is known without compiling the pod.
         self.held_by: Callable[[Pod], Request] = _held_by
+        #: The warnings of the run (`Outcome.warnings`).
+        self.warnings: list[str] = []
         self._prefix = prefix
         self._on_entry = on_entry
         self._keeps_entries = keeps_entries

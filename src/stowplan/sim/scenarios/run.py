@@ -28,6 +28,7 @@ from stowplan.config.defaults import default_config
 from stowplan.config.types import KubeSchedulerConfiguration
 from stowplan.errors import StowplanError
 from stowplan.framework.registry import Registry
+from stowplan.present.tables import counted
 from stowplan.scheduler.assembly import build_engine
 from stowplan.scheduler.informers import Means
 from stowplan.scheduler.metric_families import Family, Value
@@ -182,6 +183,7 @@ async def _play(scenario: Scenario, on: str, options: Options) -> Outcome:
                 if process is not None:
                     _tell_unserved(cluster, process, outcome.pods)
                 outcome.counts = dict(recording.counts)
+                outcome.warnings = recording.warnings
                 outcome.cluster_s = now()
                 outcome.drawing = recording.drawing
                 recording.close()
@@ -219,9 +221,12 @@ def _tell_unserved(cluster: Cluster, process: SchedulerProcess, pods: list[Json]
         if not node_of(pod)
         and (name := pod["spec"].get("schedulerName", "")) not in process.engine.profiles
     )
-    for name, number in asked.items():
-        known = ", ".join(process.engine.profiles)
-        cluster.say(f"{number} pods wait for schedulerName {name}; the profiles here are {known}")
+    known = ", ".join(process.engine.profiles)
+    for name, number in asked.most_common():
+        cluster.warn(
+            f"{counted(number, 'pod')} of schedulerName {name or '(none)'} cannot be placed: the"
+            f" configuration has profiles for {known} only"
+        )
 
 
 async def _final(cluster: Cluster, kind: kinds.Kind) -> list[Json]:

@@ -254,7 +254,7 @@ class _Player:
                 raise
             self._cluster.recording.counts[SKIPPED_ROWS] += 1
             name = f"{manifest['kind']} {manifest['metadata']['name']}"
-            self._cluster.say(f"{name} is left out: {problem}")
+            self._cluster.warn(f"{name} is left out: {problem}")
             return False
         return True
 

@@ -59,6 +59,7 @@ _TAKEN: Final = frozenset(
         "decisions",
         "problem",
         "unpriced",
+        "warnings",
         *FIGURES,
     }
 )
@@ -178,7 +179,8 @@ class _Reader:
         fields = Fields(self._file, written, "workload", known)
         kinds = [kind for kind in _KINDS if kind in fields]
         if len(kinds) != 1:
-            fields.fail(f"needs one of {', '.join(_KINDS)}, each with a file")
+            found = f", and has {' and '.join(kinds)}" if kinds else ""
+            fields.fail(f"needs one of {', '.join(_KINDS)}, each with a file{found}")
         (kind,) = kinds
         for name in sorted(any_kind - set(_WORKLOAD[kind])):
             if name in fields:

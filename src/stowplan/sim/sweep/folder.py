@@ -90,8 +90,11 @@ def opened(path: Path, *, keeps: Iterable[str] = ()) -> Iterator[Folder]:
             if journal.tell() and not _ends_with_newline(journal):
                 journal.write(b"\n")  # end the line that a kill cut off
             yield Folder(path, journal, keeps=keeps)
-    except OSError as problem:
-        raise ConfigError(f"cannot be written: {problem.strerror}", where=str(path)) from None
+    except OSError as problem:  # `open` raises one without strerror for what cannot be searched
+        raise ConfigError(
+            f"cannot be written: {problem.strerror or problem}. Fix: choose another --results",
+            where=str(problem.filename or path / JOURNAL),
+        ) from None
 
 
 def has_results(path: Path) -> bool:
@@ -103,7 +106,8 @@ def read_results(path: Path) -> list[Row]:
     """The rows of a finished sweep. Raises ConfigError if there are none."""
     if not has_results(path):
         raise ConfigError(
-            f"has no {RESULTS}. Fix: give the folder of a finished `stowplan sweep`",
+            f"has no {RESULTS}, and no recordings. Fix: give the folder of a finished"
+            " `stowplan sweep`, or of `stowplan record`",
             where=str(path),
         )
     return [row for _, row in _rows_in(path / RESULTS)]

@@ -165,6 +165,7 @@ def _row(task: Task, outcome: Outcome, run: Run, decisions: str) -> dict[str, An
         **{name: round(number, 6) for name, number in figures_of(run).items()},
         **({"unpriced": unpriced_types(run)} if task.prices else {}),
         "decisions": decisions,
+        "warnings": "; ".join(outcome.warnings),
         "problem": problem,
     }
 

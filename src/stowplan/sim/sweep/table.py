@@ -114,10 +114,15 @@ def mean_rows(
     return [*headers, *chosen], rows
 
 
-def without_prices(table: Table) -> list[str]:
-    """A sentence for each workload that ran on nodes without a price."""
-    found = {row["workload"]: row["unpriced"] for row in table.rows if row.get("unpriced")}
-    return [f"{workload}: no price for {types}" for workload, types in found.items()]
+def warnings_of(table: Table) -> list[str]:
+    """Sentences about workloads: nodes without a price, pods that no profile serves, ..."""
+    found = []
+    for row in table.rows:
+        if types := row.get("unpriced"):
+            found.append(f"{row['workload']}: no price for {types}")
+        if text := row.get("warnings"):
+            found.append(f"{row['workload']}: {text}")
+    return list(dict.fromkeys(found))
 
 
 def csv_of(table: Table) -> str:

@@ -8,6 +8,7 @@ recordings also count by name: names give their order, and notes of gaps quote t
 from __future__ import annotations
 
 import hashlib
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -124,10 +125,7 @@ def hash_of(file: Path) -> str:
         with file.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as problem:
-        raise ConfigError(
-            f"cannot be read: {problem.strerror}. Fix: give a file that this account can read",
-            where=str(file),
-        ) from None
+        raise _unreadable(file, problem) from None
 
 
 def inputs_of(kind: Kind, file: Path, nodes: Path | None) -> Inputs:
@@ -148,11 +146,23 @@ def inputs_of(kind: Kind, file: Path, nodes: Path | None) -> Inputs:
 
 
 def _check_file(file: Path) -> None:
-    if _answers(file.is_file):
-        return
-    is_folder = _answers(file.is_dir)
-    why = "is a folder. Fix: give one of its files" if is_folder else _MISSING
-    raise ConfigError(why, where=str(file))
+    try:
+        mode = file.stat().st_mode
+    except FileNotFoundError:
+        raise ConfigError(_MISSING, where=str(file)) from None
+    except OSError as problem:  # such as a name that is too long
+        raise _unreadable(file, problem) from None
+    if stat.S_ISDIR(mode):
+        raise ConfigError("is a folder. Fix: give one of its files", where=str(file))
+    if not stat.S_ISREG(mode):
+        raise ConfigError("is not a regular file. Fix: give a file", where=str(file))
+
+
+def _unreadable(file: Path, problem: OSError) -> ConfigError:
+    return ConfigError(
+        f"cannot be read: {problem.strerror}. Fix: give a file that this account can read",
+        where=str(file),
+    )
 
 
 def _others(given: Sequence[Path]) -> list[Path]:

@@ -340,7 +340,8 @@ def test_prices(tmp_path: Path) -> None:
         ("a: true", "True is not a price"),
         ("- 1", "not a table of prices"),
         ("a: cheap", "not a price"),
-        ("a: [", "YAML"),
+        ("a: [", "prices.yaml:2: cannot be read: "),
+        ("a: 1\na: 2", "prices.yaml:2: cannot be read: `a` is given twice"),
     ):
         path.write_text(text)
         with pytest.raises(ConfigError, match=problem):

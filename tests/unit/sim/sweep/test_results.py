@@ -14,7 +14,7 @@ from stowplan.sim.results.comparing import FIGURES
 from stowplan.sim.sweep.folder import JOURNAL, opened, read_results
 from stowplan.sim.sweep.page import dots, page_of
 from stowplan.sim.sweep.playing import Played
-from stowplan.sim.sweep.table import Table, csv_of, groups_of, text_table, without_prices
+from stowplan.sim.sweep.table import Table, csv_of, groups_of, text_table, warnings_of
 from stowplan.sim.sweep.tasks import Inputs, Task, Workload
 
 
@@ -166,8 +166,14 @@ def test_the_page_is_sorted() -> None:
 
 def test_workloads_on_nodes_without_a_price() -> None:
     rows = [row("a", unpriced=""), row("b", seed=1, unpriced="m5.4xlarge (12 nodes)")]
-    assert without_prices(Table("t", (), rows)) == ["w: no price for m5.4xlarge (12 nodes)"]
-    assert without_prices(table()) == []
+    assert warnings_of(Table("t", (), rows)) == ["w: no price for m5.4xlarge (12 nodes)"]
+    assert warnings_of(table()) == []
+
+
+def test_a_warning_of_several_runs_is_shown_once() -> None:
+    left_out = "3 pods of schedulerName second cannot be placed"
+    rows = [row("a", warnings=left_out), row("b", seed=1, warnings=left_out), row("c", warnings="")]
+    assert warnings_of(Table("t", (), rows)) == [f"w: {left_out}"]
 
 
 def test_rows_are_read_again(tmp_path: Path) -> None:
