@@ -61,6 +61,7 @@ class Stage:
         cpu: str = "500m",
         claims: list[Any] | None = None,
         resources: dict[str, str] | None = None,
+        scheduler: str = "default-scheduler",
     ) -> None:
         container = {
             "name": "c",
@@ -68,7 +69,7 @@ class Stage:
             "env": [{"name": "PASSWORD", "value": "s3cret"}],
             "resources": {"requests": {"cpu": cpu, **(resources or {})}, "limits": resources or {}},
         }
-        spec: dict[str, Any] = {"containers": [container]}
+        spec: dict[str, Any] = {"containers": [container], "schedulerName": scheduler}
         if claims:
             spec["resourceClaims"] = claims
 

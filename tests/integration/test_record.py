@@ -7,6 +7,8 @@ import json
 import os
 import re
 import signal
+import subprocess
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +29,15 @@ from stowplan.testing.device_builders import (
     resource_slice,
 )
 from tests.embedded_fixtures import EmbeddedServer, running_embedded_server
-from tests.integration.record_stage import Stage, bound, entries, recorder, run, wait_until_bound
+from tests.integration.record_stage import (
+    STOWPLAN,
+    Stage,
+    bound,
+    entries,
+    recorder,
+    run,
+    wait_until_bound,
+)
 from tests.waiting import wait_for
 
 
@@ -267,6 +277,39 @@ def test_a_shadow_that_sees_no_binding(server: EmbeddedServer) -> None:
     done = run("shadow", "--for", "1s", "--kubeconfig", str(server.kubeconfig_path))
     assert done.returncode == 0, done.stderr
     assert done.stdout == "No binding was seen, so there is nothing to compare\n"
+
+
+def test_a_shadow_that_is_killed_has_written_its_decisions(
+    server: EmbeddedServer, tmp_path: Path
+) -> None:
+    stage, decisions = Stage(server), tmp_path / "decisions.jsonl"
+    stage.node("a")
+    command = [*STOWPLAN, "shadow", "--metrics", "0", "--decisions", str(decisions)]
+    process = subprocess.Popen(
+        [*command, "--kubeconfig", str(server.kubeconfig_path)], stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stderr is not None
+        said = ""
+        while "The cluster is known" not in said:
+            said += (line := process.stderr.readline())
+            assert line, said
+        (url,) = re.findall(r"^Metrics on (\S+)$", said, re.MULTILINE)
+
+        def page() -> str:
+            with urllib.request.urlopen(url, timeout=30) as response:
+                return str(response.read(), "utf-8")
+
+        assert "stowplan_shadow_skipped_total 0.0" in page()
+        stage.pod("foreign", "a", scheduler="second")
+        stage.pod("web", "a")
+        wait_for("a line", lambda: decisions.read_text().endswith("\n"))
+        assert "stowplan_shadow_skipped_total 1.0" in page()
+    finally:
+        process.kill()
+        process.communicate()
+    (line,) = decisions.read_text().splitlines()
+    assert json.loads(line)["pod"] == "default/web"
 
 
 def test_a_server_that_cannot_be_reached_leaves_no_file(

@@ -155,9 +155,9 @@ def check_continues(path: Path, *, names: str) -> None:
     `names` is "kept" or "hashed". Hashed names cannot be continued: the key of a run is not
     stored, so its hashes never match those of another run.
     """
-    if path.exists() and not path.is_file():
+    if path.is_fifo():  # opening it would wait for a reader for ever
         raise ConfigError("is not a regular file. Fix: name another file", where=str(path))
-    if not path.exists() or not path.stat().st_size:
+    if not path.is_file() or not path.stat().st_size:
         return
     header = first_header(path)
     if header is None:
