@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import gzip
 import os
 import shutil
 import tempfile
@@ -11,6 +12,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from itertools import chain, islice
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
@@ -42,7 +44,7 @@ from stowplan.cel.values import Value
 from stowplan.cli.flag_values import metrics_filter
 from stowplan.config.load import as_text, parse_config
 from stowplan.config.migrate import migrate_policy
-from stowplan.errors import ApiError
+from stowplan.errors import ApiError, ConfigError
 from stowplan.explain.sources import read_file
 from stowplan.extender import configuration
 from stowplan.extender.mutation import Mutator
@@ -60,13 +62,17 @@ from stowplan.loader.yaml_text import load_yaml_all
 from stowplan.replay.report import Tally, comparison_line, configuration_of, follow_file
 from stowplan.scheduler.ledger_file import read_attempts
 from stowplan.sim.faults.script import read_script
+from stowplan.sim.results import load as load_run
 from stowplan.sim.scenarios.document import read_scenario
 from stowplan.sim.sweep.document import read_sweep
 from stowplan.sim.traces import load_trace
 from stowplan.sim.traces.layout import find_layout
+from stowplan.sim.traces.load import load_replay
 from stowplan.workloads.load import read_workloads
 from tests.fuzzing import answers, sites
 from tests.fuzzing.findings import Reader
+
+Gaps: TypeAlias = list[tuple[float, str]]
 
 
 def find_distributions_once() -> None:
@@ -159,16 +165,53 @@ def _trace(file: Path) -> None:
         pass
 
 
+def _sweep(file: Path) -> None:
+    """Read it beside a trace and a scenario that it can name."""
+    for name, text in (("trace", "generate: {preset: small}"), ("played", "steps: [{say: hello}]")):
+        file.with_name(f"{name}.yaml").write_text(text)
+    read_sweep(file)
+
+
 @cache
 def _configuration() -> Configuration:
     return configuration_of(None, None)
 
 
 def _recording(file: Path) -> None:
+    """Read it in all ways. They must refuse the same files, and report the same gaps."""
+    found: list[Gaps | None] = []
+    for read in (_followed, _observed, _replayed):
+        try:
+            found.append(read(file))
+        except ConfigError:
+            found.append(None)
+    followed, observed, replayed = found
+    if replayed is None:  # a replay needs objects and nodes, too
+        replayed = followed
+    assert followed == observed == replayed, found
+
+
+def _followed(file: Path) -> Gaps:
     tally = Tally()
     for comparison in follow_file(file, _configuration(), tally):
         comparison_line(comparison)
     tally.text()
+    return tally.gaps
+
+
+def _observed(file: Path) -> Gaps:
+    return [(gap.at, gap.note) for gap in load_run(file).gaps]
+
+
+def _replayed(file: Path) -> Gaps:
+    trace = load_replay(file)
+    for _ in chain(trace.objects(), trace.events()):
+        pass
+    return list(trace.reading.gaps)
+
+
+def _recorded_lines(data: bytes) -> object:
+    return READERS["recording"].read(gzip.compress(data, 1))
 
 
 @cache
@@ -225,10 +268,11 @@ READERS = {
     ),
     "policy": Reader(_policy, "`stowplan config migrate`"),
     "recording": Reader(
-        _file("recording", _recording), "`stowplan replay`: recordings of clusters"
+        _file("recording", _recording), "`stowplan replay`, `compare`: recordings of clusters"
     ),
+    "recording-lines": Reader(_recorded_lines, "the same before they are packed by gzip"),
     "scenario": Reader(_file("scenario.yaml", read_scenario), "`stowplan simulate`"),
-    "sweep": Reader(_file("sweep.yaml", read_sweep), "`stowplan sweep`"),
+    "sweep": Reader(_file("sweep.yaml", _sweep), "`stowplan sweep`"),
     "trace-csv": Reader(_file("trace.csv", _trace), "traces in CSV"),
     "trace-gz": Reader(_file("trace.csv.gz", _trace), "traces, packed by gzip"),
     "trace-json": Reader(_file("trace.json", _trace), "exports of kube-scheduler-simulator"),

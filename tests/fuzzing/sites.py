@@ -83,7 +83,8 @@ def _close(made: asyncio.AbstractEventLoop) -> None:
     tasks = asyncio.all_tasks(made)
     for task in tasks:
         task.cancel()
-    made.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+    if tasks:
+        made.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
     made.close()
 
 
@@ -209,7 +210,8 @@ def scheduler_site() -> Site:
 
 
 def extender_site() -> Site:
-    service = Service(Plugins(), algorithm_timeout_s=60.0)
+    algorithm = Plugins(plugins=["NodeResourcesFit", "NodeAffinity", "TaintToleration"])
+    service = Service(algorithm, algorithm_timeout_s=60.0)
     service.add_route("POST", "/mutate", Mutator(None).handle)
     return service
 

@@ -409,12 +409,11 @@ class Informer(Generic[T]):
             self._skip("an object without a name", event.type)
             return
         key = object_key(metadata)
+        known = self.store.get(key)
         if event.type == EventType.DELETED:
-            known = self.store.get(key)
             if known is not None:
                 self._remove(key, obj if known.metadata.uid == metadata.uid else known)
         elif event.type in (EventType.ADDED, EventType.MODIFIED):
-            known = self.store.get(key)
             if known is not None and known.metadata.uid != metadata.uid:
                 self._remove(key, known)
             if self._on_raw is not None:

@@ -25,7 +25,7 @@ from stowplan.judge.given_cluster import GivenCluster
 from stowplan.judge.objects import Key, Thing
 from stowplan.judge.refusal import QuestionRefused
 from stowplan.recording.entries import EntryType
-from stowplan.recording.reading import MOST_GAPS
+from stowplan.recording.reading import LONGEST_TEXT, MOST_GAPS
 from stowplan.replay.moments import find_moment
 from stowplan.replay.ordering import Change, Ordering
 from stowplan.scheduler.decision import Decision
@@ -83,6 +83,8 @@ class Follower:
         self._undo: deque[tuple[Key, Thing | None]] = deque(maxlen=HISTORY)
         self._is_complete = False
         self.gaps: list[tuple[float, str]] = []
+        #: Objects that no API server would accept, such as two with one UID, by the reason.
+        self.refused: Counter[str] = Counter()
         #: Bindings of pods whose schedulerName no profile has, by that name.
         self.unserved: Counter[str] = Counter()
         #: Attempts that schedulers reported, by result and source.
@@ -94,13 +96,14 @@ class Follower:
             if change.type is EntryType.SYNCED:
                 self._is_complete = True
             elif change.type is EntryType.GAP:
-                self._gap(change.at, change.note)
+                if len(self.gaps) < MOST_GAPS:
+                    self.gaps.append((change.at, change.note))
                 self._undo.clear()  # missed changes cannot be undone
             elif change.decision is not None:
                 self.told[change.decision.result, change.decision.source] += 1
             elif change.thing is not None and not self._is_ignored(change.thing):
                 comparison = self._compare(change, ordering)
-                self._apply(change.at, change.type, change.thing)
+                self._apply(change.type, change.thing)
                 if comparison is not None:
                     yield comparison
 
@@ -155,11 +158,7 @@ class Follower:
             profile = self._profiles[pattern.name] = self._cluster.settle(pattern)
         return profile
 
-    def _gap(self, at: float, note: str) -> None:
-        if len(self.gaps) < MOST_GAPS:
-            self.gaps.append((at, note))
-
-    def _apply(self, at: float, what: EntryType, thing: Thing) -> None:
+    def _apply(self, what: EntryType, thing: Thing) -> None:
         old = self._cluster.things.get(thing.key)
         if what is EntryType.DELETED:
             if old is None:
@@ -169,7 +168,7 @@ class Follower:
             try:
                 self._cluster.put(thing)
             except QuestionRefused as problem:
-                self._gap(at, str(problem))
+                self.refused[str(problem)[:LONGEST_TEXT]] += 1
                 return
         self._undo.append((thing.key, old))
 

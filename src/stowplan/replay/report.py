@@ -32,6 +32,7 @@ class Tally:
         #: How often each plugin prefers another node.
         self.plugins: Counter[str] = Counter()
         self.differences: list[Comparison] = []
+        self.refused: Counter[str] = Counter()
         self.unserved: Counter[str] = Counter()
         self.told: Counter[tuple[str, str]] = Counter()
         self.gaps: list[tuple[float, str]] = []
@@ -63,6 +64,7 @@ class Tally:
     def close(self, follower: Follower) -> None:
         """Add the counts of a follower that has ended."""
         self.gaps += follower.gaps[: MOST_GAPS - len(self.gaps)]
+        self.refused += follower.refused
         self.unserved += follower.unserved
         self.told += follower.told
 
@@ -86,6 +88,10 @@ class Tally:
         if self.plugins:
             told = ", ".join(f"{name} {number:,}" for name, number in self.plugins.most_common(5))
             lines.append(f"scores that made the difference: {told}")
+        for why, number in self.refused.most_common(_LISTED):
+            lines.append(f"left out: {counted(number, 'change')}: {why}")
+        if (others := len(self.refused) - _LISTED) > 0:
+            lines.append(f"and changes for {counted(others, 'more reason')} (-o json)")
         for name, number in self.unserved.most_common(_LISTED):
             lines.append(f"left out: {counted(number, 'pod')} of schedulerName {name or '(none)'}")
         if (others := len(self.unserved) - _LISTED) > 0:
@@ -117,6 +123,7 @@ class Tally:
             "agreement": round(self.agreement, 6),
             "verdicts": {verdict.value: self.verdicts[verdict] for verdict in Verdict},
             "plugins": dict(self.plugins.most_common()),
+            "refused": dict(self.refused),
             "unserved": dict(self.unserved),
             "told": [
                 {"result": result, "source": source, "attempts": number}
