@@ -168,7 +168,9 @@ class Follower:
             try:
                 self._cluster.put(thing)
             except QuestionRefused as problem:
-                self.refused[str(problem)[:LONGEST_TEXT]] += 1
+                why = str(problem)[:LONGEST_TEXT]
+                known = why in self.refused or len(self.refused) < MOST_GAPS
+                self.refused[why if known else "other reasons"] += 1
                 return
         self._undo.append((thing.key, old))
 
