@@ -164,6 +164,7 @@ def _play(
     from stowplan.sim.scenarios.live import Live
     from stowplan.sim.traces.load import load_replay
 
+    known_prices = prices_of(prices, result)
     keep_freed_memory()
     grow_without_collecting()
     trace = load_replay(file, nodes=nodes, reschedule=reschedule)
@@ -185,7 +186,7 @@ def _play(
                 keeps_entries=html is not None or output is not None,
                 own_priorities=True,
                 observes=result is not None,
-                prices=prices_of(prices, result),
+                prices=known_prices,
             ),
             config_file,
             plugins,

@@ -332,7 +332,10 @@ class _Reader:
         if not self._has_begun:
             return ""
         if not self._end:
-            return f"the recorder was killed at {_s(before)}; recording continued at {_s(now)}"
+            killed = f"the recorder was killed at {_s(before)}"
+            if loss is not None and self._path.is_dir():
+                killed = f"{loss.text}: {killed}, or the file is cut off"
+            return f"{killed}; recording continued at {_s(now)}"
         if self._end == ROTATED and header.continues and header.continues == self._session:
             return ""
         return f"recording stopped at {_s(before)} and continued at {_s(now)}"

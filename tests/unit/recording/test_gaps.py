@@ -228,6 +228,7 @@ def test_a_folder_is_one_recording(tmp_path: Path, stowplan: Run) -> None:
     """Other files are ignored, and so is what has the name of a recording and is no file."""
     folder = tmp_path / "recordings"
     files = rotated(folder)
+    _, second, *_ = files
     (folder / "notes.jsonl.gz").write_bytes(b"other")
     (folder / "2026-01-02T050000Z.jsonl.gz").touch()  # killed before it wrote anything
     (folder / "2026-01-02T030406Z.jsonl.gz").mkdir()
@@ -236,13 +237,16 @@ def test_a_folder_is_one_recording(tmp_path: Path, stowplan: Run) -> None:
     first, *others = reported(stowplan, folder)
     assert all(each == first for each in others), others
     assert first == [
-        ("40.0 s", "the recorder was killed at 11.0 s; recording continued at 40.0 s"),
+        (
+            "40.0 s",
+            f"2026-01-02T030415Z.jsonl.gz breaks off at byte {second.stat().st_size}: the recorder"
+            " was killed at 11.0 s, or the file is cut off; recording continued at 40.0 s",
+        ),
         ("3,355.0 s", "recording stopped at 49.5 s and continued at 3,355.0 s"),
     ]
     code, out, _ = stowplan("replay", folder)
     assert code == 0
     assert "of 13 pods bound, 3 deleted; 2 gaps in the recording; " in out
-    _, second, *_ = files
     second.write_bytes(flipped(files[second], 3, 6))
     gap, _ = load(folder).gaps
     assert gap.note.startswith(f"{second.name} is damaged at byte ")

@@ -327,7 +327,9 @@ class _Reader:
         written = self._fields.value("seeds")
         if written is None:
             return [0]
-        seeds = list(range(min(written, _MOST + 1))) if isinstance(written, int) else written
+        if isinstance(written, int) and written > _MOST:
+            self._fields.fail(f"asks for {written:,} seeds, and {_MOST:,} are allowed", at="seeds")
+        seeds = list(range(written)) if isinstance(written, int) else written
         is_right = isinstance(seeds, list) and all(
             isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in seeds
         )

@@ -159,7 +159,7 @@ PARAMETER = 'parameters: {image: {path: "%s", values: [1]}}\n'
         ("workloads: [{scenario: scenario.yaml}, {scenario: scenario.yaml}]", "called scenario"),
         (WORKLOAD + "seeds: 0", "`seeds` must be a list of whole numbers, or how many"),
         (WORKLOAD + "seeds: [a]", "`seeds` must be"),
-        (WORKLOAD + "seeds: 999999999999", "asks for 100,001 tasks, and 100,000 are allowed"),
+        (WORKLOAD + "seeds: 999999999999", "asks for 999,999,999,999 seeds, and 100,000"),
         (WORKLOAD + "parameters: {a: {path: parallelism, between: [no, yes]}}", "two numbers"),
         (WORKLOAD + "parameters: {a: {path: parallelism, between: [false, true]}}", "two numbers"),
         (WORKLOAD + "seeds: true", "`seeds` must be"),
