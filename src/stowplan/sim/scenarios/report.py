@@ -193,6 +193,7 @@ def as_data(outcome: Outcome, *, with_timeline: bool = True) -> dict[str, Any]:
         "seed": outcome.seed,
         "ok": outcome.is_ok,
         "problem": outcome.problem,
+        "warnings": outcome.warnings,
         "expectations": [
             {
                 "text": each.text,
