@@ -15,6 +15,7 @@ from stowplan.extender.algorithms.nop import NOPAlgorithm
 from stowplan.extender.service import Service
 from stowplan.http.messages import Limits
 from stowplan.http.server import HttpServer
+from tests.unread import open_unread
 
 LIMITS = Limits(max_body=4 * 1024 * 1024, request_timeout_s=20.0)
 ARGS = {"Pod": {"metadata": {"name": "a", "namespace": "shop"}}, "NodeNames": ["n1", "n2"]}
@@ -123,6 +124,12 @@ class Stage:
 
     async def connect(self, tls: ssl.SSLContext | None = None) -> Client:
         client = Client(*await asyncio.open_connection("127.0.0.1", self.port, ssl=tls))
+        self.clients.append(client)
+        return client
+
+    async def connect_unread(self) -> Client:
+        """A client that does not read yet."""
+        client = Client(*await open_unread(self.port))
         self.clients.append(client)
         return client
 

@@ -312,8 +312,7 @@ async def test_a_client_that_does_not_read_is_dropped() -> None:
     names = [f"node-{number}" for number in range(50_000)]
     text = json.dumps({"Pod": {}, "NodeNames": names}).encode()
     async with stage(limits=SLOW) as served:
-        client = await served.connect()
-        cast(asyncio.Transport, client.writer.transport).pause_reading()
+        client = await served.connect_unread()
         for _ in range(30):
             client.writer.write(request("/filter", text))
         while served.server.connections:  # noqa: ASYNC110 - ends when the server says so
@@ -325,8 +324,7 @@ async def test_a_client_that_reads_late_gets_everything() -> None:
     names = [f"node-{number}" for number in range(50_000)]
     text = json.dumps({"Pod": {}, "NodeNames": names}).encode()
     async with stage() as served:
-        client = await served.connect()
-        cast(asyncio.Transport, client.writer.transport).pause_reading()
+        client = await served.connect_unread()
         for _ in range(20):
             client.writer.write(request("/filter", text))
         while served.service.metrics.requests["filter"] < 3:  # noqa: ASYNC110 - a counter

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from http import HTTPStatus
-from typing import cast
 
 import pytest
 from hypothesis import given
@@ -21,6 +20,7 @@ from stowplan.http.messages import Limits, Outlet, Request, Response, Stream
 from stowplan.http.parser import MAX_HEAD, ProtocolError, parse_request
 from stowplan.http.server import HttpServer
 from stowplan.server.health import LIMITS, Site, query_of
+from tests.unread import open_unread
 
 Stage = tuple[HttpServer, int]
 
@@ -206,7 +206,8 @@ def test_no_query_raises(junk: bytes) -> None:
 # Clients that are slow, or many
 
 
-LARGE = b"x" * 4_000_000
+#: More than the send buffer of a connection takes, usually at most 4 MiB.
+LARGE = b"x" * 8_000_000
 
 
 @asynccontextmanager
@@ -227,8 +228,7 @@ async def counting(limits: Limits = LIMITS) -> AsyncIterator[tuple[HttpServer, i
 @asynccontextmanager
 async def deaf(port: int) -> AsyncIterator[asyncio.StreamWriter]:
     """A client that asks, and does not read."""
-    _, writer = await asyncio.open_connection("127.0.0.1", port)
-    cast(asyncio.Transport, writer.transport).pause_reading()
+    _, writer = await open_unread(port)
     try:
         yield writer
     finally:
