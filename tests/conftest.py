@@ -42,6 +42,12 @@ LONGEST_FILES = (
     "tests/integration/test_experiments.py",
     "tests/integration/test_scenarios.py",
     "tests/integration/test_demo.py",
+    # Of what only computes.
+    "tests/perf/test_doubling.py",
+    "tests/parity/test_fuzz.py",
+    "tests/unit/lab/bench/test_attack.py",
+    "tests/unit/testing/test_plugin_checks.py",
+    "tests/parity/test_disabled_points.py",
 )
 
 
