@@ -97,22 +97,26 @@ class LineWriter:
 def read_lines(file: IO[bytes], *, max_line: int = MAX_LINE_BYTES) -> Iterator[bytes | Damage]:
     """The lines, with a `Damage` where lines are lost."""
     members = _Members(file)
-    unpacked, tail = 0, b""
+    unpacked = 0
+    tail = bytearray()  # the line so far, which no piece of data copies again
     for data in members:
         if isinstance(data, Damage):
-            tail = b""
+            tail.clear()
             yield data
             continue
         unpacked += len(data)
         if unpacked > max(_SMALL, _MOST_TIMES * members.offset):
             yield Damage(f"expands to more than {_MOST_TIMES} times its size")
             return
-        lines = (tail + data).split(b"\n")
-        tail = lines.pop()
+        first, *others = data.split(b"\n")
+        tail += first
         if len(tail) > max_line:
             yield Damage(f"has a line of more than {max_line >> 20} MiB")
             return
-        yield from lines
+        if others:
+            yield bytes(tail)
+            tail = bytearray(others.pop())
+            yield from others
     if tail:
         yield Damage("ends within a line")
 

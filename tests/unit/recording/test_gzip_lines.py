@@ -5,9 +5,11 @@ from __future__ import annotations
 import gzip
 import io
 import random
+import sys
 import time
 import tracemalloc
 import zlib
+from typing import Any
 
 from stowplan.recording.gzip_lines import Damage, LineWriter, read_lines
 
@@ -148,3 +150,28 @@ def test_damage_in_a_long_line_is_found_in_linear_time() -> None:
     found = list(read_lines(io.BytesIO(damaged)))
     assert all(isinstance(each, Damage) for each in found)
     assert time.process_time() - began < 5  # copying 7 MiB for each byte takes minutes
+
+
+def searched_bytes(data: bytes) -> int:
+    """Bytes of the strings that `read_lines` searches for the ends of lines."""
+    found = 0
+
+    def count(frame: Any, event: str, called: Any) -> None:
+        nonlocal found
+        if event == "c_call" and frame.f_code is read_lines.__code__:
+            text = getattr(called, "__self__", None)
+            found += len(text) if isinstance(text, bytes | bytearray) else 0
+
+    sys.setprofile(count)
+    try:
+        lines = list(read_lines(io.BytesIO(data)))
+    finally:
+        sys.setprofile(None)
+    assert lines == ["ends within a line"]
+    return found
+
+
+def test_a_line_of_many_small_members_is_read_in_linear_time() -> None:
+    """Each byte is searched once for the end of the line, however many pieces the line has."""
+    member = gzip.compress(b'{"')
+    assert [searched_bytes(member * count) for count in (500, 1000)] == [1000, 2000]
