@@ -43,6 +43,9 @@ LONGEST_TEXT: Final = 300
 MOST_GAPS: Final = 1_000
 #: Longer pauses are shortened to this: replaying an idle day takes a third of a second.
 LONGEST_PAUSE_S: Final = 86_400.0
+#: All pauses that are longer than a short one count as this at most, and further ones as short.
+MOST_PAUSED_S: Final = 366 * 86_400.0
+SHORT_PAUSE_S: Final = 60.0
 #: A header is among the first lines, even if the very first ones are damaged.
 _PROBED_LINES: Final = 1_000
 
@@ -113,8 +116,8 @@ def recording_files(path: Path) -> Sequence[Path]:
 class SessionTimes:
     """Seconds since the first session began, across sessions.
 
-    Times never decrease, and no pause is longer than `LONGEST_PAUSE_S`: a clock that was set, or a
-    fabricated file, must not make a replay last for centuries.
+    Times never decrease, and long pauses are shortened: a clock that was set, or a fabricated file,
+    must not make a replay last for centuries.
     """
 
     def __init__(self) -> None:
@@ -123,6 +126,9 @@ class SessionTimes:
         self.latest = 0.0
         #: Seconds by which the pause before the latest entry was shortened.
         self.cut = 0.0
+        #: Seconds by which all pauses were shortened, and those that long pauses counted as.
+        self._all_cut = 0.0
+        self._paused = 0.0
 
     def begin(self, header: Header) -> None:
         """Begin a session, after a pause unless it is the first one."""
@@ -130,15 +136,25 @@ class SessionTimes:
         if self._first is None:
             self._first = wall
             return
-        pause = wall - self._first - self.latest
-        self._began = self.latest = self.latest + min(max(pause, 0.0), LONGEST_PAUSE_S)
+        pause = max(wall - self._first - self._all_cut - self.latest, 0.0)
+        self._shorten(pause)
+        self._began = self.latest = self.latest + pause - self.cut
 
     def at(self, seconds: float) -> float:
         """The time of an entry, given its seconds since its session began."""
-        self.cut = max(self._began + seconds - self.latest - LONGEST_PAUSE_S, 0.0)
+        self._shorten(self._began + seconds - self.latest)
         self._began -= self.cut
         self.latest = max(self.latest, round(self._began + seconds, 3))
         return self.latest
+
+    def _shorten(self, pause: float) -> None:
+        """Set `cut` for the next pause."""
+        counted = min(pause, LONGEST_PAUSE_S)
+        if counted > SHORT_PAUSE_S:
+            counted = max(min(counted, MOST_PAUSED_S - self._paused), SHORT_PAUSE_S)
+            self._paused += counted
+        self.cut = pause - counted
+        self._all_cut += self.cut
 
 
 def _wall(header: Header) -> float:
@@ -287,8 +303,8 @@ class _Reader:
         before, at = self._times.latest, self._times.at(entry.at)
         if self._times.cut:
             yield self._gap(
-                f"nothing for {_s(self._times.cut + LONGEST_PAUSE_S)}, or a wrong time: this"
-                f" counts as {_s(LONGEST_PAUSE_S)}"
+                f"nothing for {_s(at - before + self._times.cut)}, or a wrong time: this counts as"
+                f" {_s(at - before)}"
             )
         if self._loss is not None:
             loss, self._loss = self._loss, None

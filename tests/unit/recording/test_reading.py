@@ -10,12 +10,21 @@ from typing import Any
 import pytest
 
 from stowplan.api.resources import NODES, PODS, RESOURCE_CLAIM_TEMPLATES
+from stowplan.clock import rfc3339
 from stowplan.config.defaults import default_config
 from stowplan.errors import ConfigError
 from stowplan.judge.configuration import Configuration, default_registry
-from stowplan.recording.entries import KINDS, READ_KINDS, EntryType
-from stowplan.recording.reading import Problems, is_recording, read_sessions
+from stowplan.recording.entries import FORMAT, KINDS, READ_KINDS, EntryType, Header
+from stowplan.recording.reading import (
+    MOST_PAUSED_S,
+    SHORT_PAUSE_S,
+    Problems,
+    SessionTimes,
+    is_recording,
+    read_sessions,
+)
 
+DAY = 86_400.0
 HEADER = {"recording": "stowplan/v1", "startedAt": "2026-01-02T03:04:05Z", "kinds": ["Pod"]}
 POD = {"metadata": {"name": "a", "namespace": "default", "uid": "u"}}
 
@@ -55,6 +64,40 @@ def test_sessions_begin_with_their_headers(tmp_path: Path) -> None:
 def test_times_never_go_back(tmp_path: Path) -> None:
     sessions, _ = read(file_of(tmp_path, HEADER, entry(5.0), entry(2.0), entry(7.0)))
     assert [at for at, _ in sessions[0]] == [5.0, 5.0, 7.0]
+
+
+def begun(wall: float, times: SessionTimes | None = None) -> SessionTimes:
+    """Times with another session, which begins at this wall time."""
+    times = times or SessionTimes()
+    times.begin(Header(recording=FORMAT, started_at=rfc3339(wall)))
+    return times
+
+
+def test_all_long_pauses_together_are_bounded() -> None:
+    """A replay pays for the time that passes, and a line costs a file a few bytes."""
+    times = begun(0.0)
+    cut = [times.cut for day in range(1, 10_001) if times.at(DAY * day) and times.cut]
+    short = 10_000 - round(MOST_PAUSED_S / DAY)
+    assert cut == [DAY - SHORT_PAUSE_S] * short
+    assert times.latest == MOST_PAUSED_S + SHORT_PAUSE_S * short
+    begun(DAY * 10_001, times)  # the pause between two sessions is one of them
+    assert times.latest == MOST_PAUSED_S + SHORT_PAUSE_S * (short + 1)
+
+
+def test_changes_of_every_minute_are_never_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stowplan.recording.reading.MOST_PAUSED_S", DAY)
+    times = begun(0.0)
+    assert all(times.at(60.0 * minute) == 60.0 * minute for minute in range(10_000))
+
+
+def test_a_pause_that_was_shortened_is_not_made_up_for_later() -> None:
+    """Not by the file after a rotation, whose time is known from the wall clock."""
+    times = begun(0.0)
+    begun(10 * DAY, times)
+    assert times.latest == DAY
+    assert times.at(5 * DAY) == 2 * DAY
+    begun(15 * DAY + 7.0, times)
+    assert times.latest == 2 * DAY + 7.0
 
 
 @pytest.mark.parametrize(
