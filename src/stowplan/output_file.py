@@ -1,7 +1,8 @@
-"""Refuse an output file that cannot be written before the work that would fill it begins.
+"""Output files of commands that run for minutes or hours.
 
-Commands that run for minutes or hours call `check_output_file` for every `--html`, `--json` and the
-like. The check leaves no file behind.
+`check_output_file` refuses a file that cannot be written before the work begins, for every
+`--html`, `--json` and the like. It leaves no file behind. `LineFile` is for output that grows with
+the work.
 """
 
 from __future__ import annotations
@@ -10,8 +11,67 @@ import os
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 from stowplan.errors import ConfigError
+
+
+class LineFile:
+    """A text file that is written while work goes on.
+
+    A full disk does not end the work. Writing stops, and closing the file raises ConfigError, after
+    the command has shown its results.
+    """
+
+    def __init__(self, path: Path, *, flushes_lines: bool = False) -> None:
+        """`flushes_lines`: a kill loses no line. Raises ConfigError."""
+        self._path = path
+        self._problem: OSError | None = None
+        try:
+            self._file = path.open("w", encoding="utf-8", buffering=1 if flushes_lines else -1)
+        except OSError as problem:
+            raise ConfigError(
+                f"cannot be written: {problem.strerror}. Fix: choose a file that you may write",
+                where=str(path),
+            ) from None
+
+    @property
+    def is_complete(self) -> bool:
+        return self._problem is None
+
+    def write(self, text: str) -> None:
+        if self._problem is None:
+            try:
+                self._file.write(text)
+            except OSError as problem:
+                self._problem = problem
+
+    def close(self) -> None:
+        try:
+            self._file.close()
+        except OSError as problem:
+            self._problem = self._problem or problem
+        if self._problem is not None:
+            raise ConfigError(
+                f"is incomplete: {self._problem.strerror}. Fix: name a file on another disk",
+                where=str(self._path),
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self.close()
+        except ConfigError:
+            if error is None:  # else that one is reported
+                raise
 
 
 def check_output_file(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stowplan.errors import ConfigError
-from stowplan.output_file import check_output_file
+from stowplan.output_file import LineFile, check_output_file
 
 
 def refusal(path: Path) -> str:
@@ -35,3 +35,32 @@ def test_what_is_wrong_and_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert "does not exist" in refusal(tmp_path / "file" / "page.html")
     assert "cannot be written: File name too long. Fix: " in refusal(tmp_path / ("x" * 300))
+
+
+@pytest.mark.parametrize("lines", [1, 10_000])
+def test_a_full_disk_is_reported_when_the_file_is_closed(lines: int) -> None:
+    file = LineFile(Path("/dev/full"))
+    for _ in range(lines):
+        file.write("0123456789\n")
+    with pytest.raises(ConfigError) as caught:
+        file.close()
+    assert str(caught.value) == (
+        "/dev/full: is incomplete: No space left on device. Fix: name a file on another disk"
+    )
+
+
+def test_a_full_disk_does_not_hide_why_the_work_ended() -> None:
+    file = LineFile(Path("/dev/full"), flushes_lines=True)
+    file.write("line\n")
+    assert not file.is_complete
+    problem = KeyError("why")
+    file.__exit__(KeyError, problem, None)  # raises nothing
+
+
+def test_lines_that_are_flushed_can_be_read_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    with LineFile(path, flushes_lines=True) as file:
+        file.write("line\n")
+        assert path.read_text() == "line\n"
+    with pytest.raises(ConfigError, match=r"is a folder|Is a directory"):
+        LineFile(tmp_path)

@@ -12,6 +12,7 @@ import click
 from stowplan.cli.options import file_option
 from stowplan.cli.tables import OutputFormat, print_object, print_table
 from stowplan.errors import ConfigError
+from stowplan.output_file import LineFile
 from stowplan.present.tables import counted, printable
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -83,22 +84,22 @@ def save_result(outcome: Outcome, path: Path | None, prices: Path | None) -> Non
 
 @contextmanager
 def decision_log(path: Path | None, kept: list[str]) -> Iterator[DecisionLog | None]:
-    """The log of decisions, if one is wanted; what it holds in the end is noted in `kept`."""
+    """The log of decisions, if one is wanted; what it holds in the end is noted in `kept`.
+
+    If the disk is full, ConfigError is raised at the end of the block: show results within it.
+    """
     if path is None:
         yield None
         return
     from stowplan.sim.scenarios.report import DecisionLog
 
-    try:
-        file = path.open("w", encoding="utf-8")
-    except OSError as problem:
-        raise ConfigError(f"cannot be written: {problem.strerror}", where=str(path)) from None
-    with file:
-        log = DecisionLog(file)
+    with LineFile(path) as file:
+        log = DecisionLog(file.write)
         try:
             yield log
         finally:
-            kept.append(f"{path} has {log.lines:,} lines")
+            end = f"has {log.lines:,} lines" if file.is_complete else "is incomplete"
+            kept.append(f"{path} {end}")
 
 
 def both(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ from stowplan.cli.tables import OutputFormat, output_option, print_object
 from stowplan.config.feature_gates import FeatureGates
 from stowplan.errors import ConfigError
 from stowplan.logs import configure
-from stowplan.output_file import check_output_file
+from stowplan.output_file import LineFile, check_output_file
 from stowplan.present.tables import printable
 
 if TYPE_CHECKING:
@@ -203,19 +204,19 @@ def _play(
         finally:
             attempts.setLevel(level)
             live.end()
-    if outcome.problem:
-        outcome.problem = f"{file}: {outcome.problem}"
-    for text in outcome.warnings:
-        click.echo(f"Warning: {printable(text)}", err=True)
-    save_result(outcome, result, prices)
-    if html is not None:
-        from stowplan.sim.scenarios.page import page
+        if outcome.problem:
+            outcome.problem = f"{file}: {outcome.problem}"
+        for text in outcome.warnings:
+            click.echo(f"Warning: {printable(text)}", err=True)
+        save_result(outcome, result, prices)
+        if html is not None:
+            from stowplan.sim.scenarios.page import page
 
-        write(html, page(outcome, about=f"Replay of {file.name}"))
-    if output is None:
-        show(outcome)
-    else:
-        print_data([outcome], output, with_timeline=False)
+            write(html, page(outcome, about=f"Replay of {file.name}"))
+        if output is None:
+            show(outcome)
+        else:
+            print_data([outcome], output, with_timeline=False)
     return 0 if outcome.is_ok else 1
 
 
@@ -264,18 +265,16 @@ def _follow(
     configuration = configuration_of(scheduled.config, scheduled.registry)
     line = StatusLine(sys.stderr, plain_interval_s=PLAIN_INTERVAL_S, delay_s=1.0)
     tally = Tally()
-    sink = decisions.open("w", encoding="utf-8") if decisions is not None else None
-    try:
-        for comparison in follow_file(file, configuration, tally):
-            if sink is not None:
-                sink.write(comparison_line(comparison))
-            line.update(lambda: tally.progress)
-    finally:
-        line.erase()
-        if sink is not None:
-            sink.close()
-    if output is None:
-        click.echo(tally.text(), nl=False)
-    else:
-        print_object(tally.data(), output)
+    with nullcontext() if decisions is None else LineFile(decisions) as sink:
+        try:
+            for comparison in follow_file(file, configuration, tally):
+                if sink is not None:
+                    sink.write(comparison_line(comparison))
+                line.update(lambda: tally.progress)
+        finally:
+            line.erase()
+        if output is None:
+            click.echo(tally.text(), nl=False)
+        else:
+            print_object(tally.data(), output)
     return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -102,7 +102,7 @@ def shadow(
     summary at the end. The cluster is only read. This is the first step before Stowplan, or a new
     profile, takes over.
     """
-    from stowplan.output_file import check_output_file
+    from stowplan.output_file import LineFile, check_output_file
     from stowplan.sim.scenarios.scheduling import read_scheduling
 
     check_output_file(decisions, "--decisions", inputs=[config_file])
@@ -118,36 +118,35 @@ def shadow(
     options = _console_options(console, console_token_file)
     cluster = load_cluster_config(kubeconfig=kubeconfig, context=context)
     configuration = configuration_of(scheduling.config, scheduling.registry)
-    # Each line is written at once, so that a kill loses none.
-    sink = None if decisions is None else decisions.open("w", encoding="utf-8", buffering=1)
-    line = StatusLine(sys.stderr, plain_interval_s=PLAIN_INTERVAL_S * 4)
+    with nullcontext() if decisions is None else LineFile(decisions, flushes_lines=True) as sink:
+        line = StatusLine(sys.stderr, plain_interval_s=PLAIN_INTERVAL_S * 4)
 
-    view = ShadowView(tally, SystemClock())
+        view = ShadowView(tally, SystemClock())
 
-    def tell(comparison: Comparison) -> None:
-        tally.add(comparison)
-        view.add(comparison)
-        if sink is not None:
-            sink.write(comparison_line(comparison))
-        if not comparison.agrees and output is None:
+        def tell(comparison: Comparison) -> None:
+            tally.add(comparison)
+            view.add(comparison)
+            if sink is not None:
+                sink.write(comparison_line(comparison))
+            if not comparison.agrees and output is None:
+                line.erase()
+                best = ", ".join(comparison.best) or "no node"
+                text = (
+                    f"{comparison.pod} is on {comparison.node}, here {best}: {reason(comparison)}"
+                )
+                click.echo(printable(text))
+            line.update(lambda: tally.progress)
+
+        try:
+            run_on_loop(
+                _follow(cluster, configuration, tell, tally, view, length, metrics_address, options)
+            )
+        finally:
             line.erase()
-            best = ", ".join(comparison.best) or "no node"
-            text = f"{comparison.pod} is on {comparison.node}, here {best}: {reason(comparison)}"
-            click.echo(printable(text))
-        line.update(lambda: tally.progress)
-
-    try:
-        run_on_loop(
-            _follow(cluster, configuration, tell, tally, view, length, metrics_address, options)
-        )
-    finally:
-        line.erase()
-        if sink is not None:
-            sink.close()
-    if output is None:
-        click.echo(tally.text(lists=False), nl=False)
-    else:
-        print_object(tally.data(), output)
+        if output is None:
+            click.echo(tally.text(lists=False), nl=False)
+        else:
+            print_object(tally.data(), output)
 
 
 def _begin(mirror: ClusterMirror | None, warnings: Sequence[str]) -> None:

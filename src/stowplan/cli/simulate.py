@@ -233,6 +233,8 @@ def simulate(
                     write(path, page(outcome, about=playable.about))
                     kept.append(f"{path} is complete")
                     pages += 1
+            if output != "table":
+                print_data(outcomes, "json" if output == "json" else "yaml", keeps_timeline)
     except KeyboardInterrupt:
         if html is not None and (not playables or pages < len(playables)):
             path = _numbered(html, pages + 1)
@@ -243,8 +245,6 @@ def simulate(
         if not is_stdout_closed():
             click.echo(f"\ninterrupted{at}; {told}", err=True)
         raise
-    if output != "table":
-        print_data(outcomes, "json" if output == "json" else "yaml", keeps_timeline)
     return 0 if all(outcome.is_ok for outcome in outcomes) else EXIT_NOT_MET
 
 

@@ -130,6 +130,13 @@ def test_a_file_that_cannot_be_written_is_told(file: Path, tmp_path: Path, optio
     assert done.stdout == "", "the scenario was played first"
 
 
+def test_a_full_disk_costs_the_log_of_decisions_alone(file: Path) -> None:
+    done = run(file, "--decisions", "/dev/full", "-o", "json")
+    assert isinstance(done.exception, ConfigError)
+    assert "is incomplete: No space left on device" in str(done.exception)
+    assert json.loads(done.stdout)["ok"] is True
+
+
 def test_a_target_that_does_not_exist_is_told(file: Path) -> None:
     done = run(file, "--on", "nowhere")
     assert isinstance(done.exception, ConfigError)

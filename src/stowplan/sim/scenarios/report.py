@@ -11,8 +11,9 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, Final, TextIO
+from typing import Any, Final
 
 from stowplan.present.tables import printable
 from stowplan.sim.scenarios.facts import FINISHED_PHASES, key_of, message_of, node_of, phase_of
@@ -246,15 +247,15 @@ def entry_data(entry: Entry) -> dict[str, Any]:
 class DecisionLog:
     """Writes a line of JSON for every attempt, eviction and binding as it happens."""
 
-    def __init__(self, file: TextIO) -> None:
-        self._file = file
+    def __init__(self, write: Callable[[str], object]) -> None:
+        self._write = write
         self.lines = 0
 
     def __call__(self, entry: Entry) -> None:
         """Write the entry if it is a decision."""
         if entry.kind in _DECISIONS:
             text = json.dumps(entry_data(entry), ensure_ascii=False, sort_keys=True)
-            self._file.write(f"{text}\n")
+            self._write(f"{text}\n")
             self.lines += 1
 
 

@@ -81,7 +81,7 @@ def play(task: Task, keeps_run: bool = False, keeps_decisions: bool = False) -> 
         _check(task.workload)
         began = time.process_time()
         sink = _Sink(keeps_decisions)
-        outcome = _outcome(task, DecisionLog(sink))  # type: ignore[arg-type]  # it only writes
+        outcome = _outcome(task, DecisionLog(sink.write))
         assert outcome.run is not None
         run = outcome.run
         played = Played(

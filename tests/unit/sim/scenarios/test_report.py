@@ -221,7 +221,7 @@ def test_the_decision_log_has_decisions_only() -> None:
         entry(EntryKind.BOUND, "pod a", "bound to n1"),
     ]
     file = io.StringIO()
-    log = DecisionLog(file)
+    log = DecisionLog(file.write)
     for each in entries:
         log(each)
     lines = [json.loads(line) for line in file.getvalue().splitlines()]
