@@ -23,13 +23,16 @@ _TYPE: Final = "node.kubernetes.io/instance-type"
 #: A node's price per hour, where no table of prices has its type.
 PRICE: Final = "stowplan.io/price-per-hour"
 _RESOURCES: Final = ("cpu", "memory")
+#: Prices are counted in whole units of this, so that sums do not depend on the order of changes.
+_BILLION: Final = 10**9
 
 
 @dataclass(slots=True)
 class _Node:
     offers: dict[str, int] = field(default_factory=dict)
     zone: str = ""
-    price: float = 0.0
+    #: Per hour, in billionths.
+    price: int = 0
     used: Counter[str] = field(default_factory=Counter)
     pods: int = 0
 
@@ -66,6 +69,8 @@ class RunObserver:
         self._step = 1.0
         self._due = 0.0
         self._at = 0.0
+        #: The prices of all nodes, and of those with pods, now.
+        self._price = self._price_in_use = 0
         self._cost = self._cost_in_use = 0.0
         #: Of the recording that is played.
         self.gaps: list[Gap] = []
@@ -90,14 +95,20 @@ class RunObserver:
             if self._prices and not price:
                 self._unpriced[node.name] = kind
         seen = self._nodes.get(node.name) or self._absent.pop(node.name, None) or _Node()
-        seen.offers, seen.zone, seen.price = offers, labels.get(_ZONE, ""), price
+        if node.name in self._nodes:
+            self._count_price(seen, -1)
+        seen.offers, seen.zone = offers, labels.get(_ZONE, "")
+        seen.price = round(price * _BILLION)
+        self._count_price(seen, 1)
         self._nodes[node.name] = seen
 
     def node_gone(self, name: str) -> None:
         self._advance()
         node = self._nodes.pop(name, None)
-        if node is not None and node.pods:
-            self._absent[name] = node
+        if node is not None:
+            self._count_price(node, -1)
+            if node.pods:
+                self._absent[name] = node
 
     def pod_created(self, pod: Pod) -> None:
         self._advance()
@@ -124,8 +135,8 @@ class RunObserver:
     def finish(self) -> Run:
         self._advance()
         self._sample()
-        for key in list(self._pods):
-            self._lives[key] = self._life(self._pods[key], None)
+        for key, pod in self._pods.items():
+            self._keep_life(key, pod, None)
         return Run(
             run=FORMAT,
             name=self._name,
@@ -150,6 +161,8 @@ class RunObserver:
         node = self._nodes.get(kept.node) or self._absent.setdefault(kept.node, _Node())
         node.used.update(kept.amounts)
         node.pods += 1
+        if node.pods == 1 and kept.node in self._nodes:
+            self._price_in_use += node.price
 
     def _close(self, key: str) -> None:
         pod = self._pods.pop(key, None)
@@ -159,15 +172,14 @@ class RunObserver:
         if node is not None:
             node.used.subtract(pod.amounts)
             node.pods -= 1
-            if not node.pods:
-                self._absent.pop(pod.node, None)
+            if not node.pods and self._absent.pop(pod.node, None) is None:
+                self._price_in_use -= node.price
+        self._keep_life(key, pod, self._at)
+
+    def _keep_life(self, key: str, pod: _Pod, ended: float | None) -> None:
         if key in self._lives:  # a name that is used again keeps its first life
             return
-        self._lives[key] = self._life(pod, self._at)
-
-    @staticmethod
-    def _life(pod: _Pod, ended: float | None) -> PodLife:
-        return PodLife(
+        self._lives[key] = PodLife(
             created=round(pod.created, 3),
             bound=None if pod.bound is None else round(pod.bound, 3),
             node=pod.node,
@@ -191,11 +203,15 @@ class RunObserver:
 
     def _pay(self, until: float) -> None:
         hours = max(until - self._at, 0.0) / 3600
-        if hours:
-            self._cost += hours * sum(node.price for node in self._nodes.values())
-            in_use = (node.price for node in self._nodes.values() if node.pods)
-            self._cost_in_use += hours * sum(in_use)
+        self._cost += hours * self._price / _BILLION
+        self._cost_in_use += hours * self._price_in_use / _BILLION
         self._at = max(self._at, until)
+
+    def _count_price(self, node: _Node, sign: int) -> None:
+        """Add a node that is there to the prices, or remove it."""
+        self._price += sign * node.price
+        if node.pods:
+            self._price_in_use += sign * node.price
 
     def _thin_out(self) -> None:
         for values in self._samples.values():
@@ -214,7 +230,7 @@ class RunObserver:
             *(self._share(resource) for resource in _RESOURCES),
             self._fragmentation(),
             self._imbalance(),
-            sum(node.price for node in nodes),
+            self._price / _BILLION,
         )
         for name, number in zip(SAMPLED, row, strict=True):
             self._samples[name].append(round(float(number), 6))
