@@ -238,6 +238,9 @@ def test_pods_that_no_profile_serves_are_named(file: Path) -> None:
         "- create: {pods: [{name: a, count: 2, schedulerName: other}]}\n"
     )
     done = simulate(file)
-    expected = "2 pods wait for schedulerName other; the profiles here are default-scheduler"
+    expected = (
+        "2 pods of schedulerName other cannot be placed: the configuration has profiles for"
+        " default-scheduler only"
+    )
     assert expected in done.stdout
     assert "no pod was bound by the scheduler; 2 still waiting" in done.stdout
