@@ -28,20 +28,26 @@ settings.register_profile("explore", untimed, max_examples=500)
 settings.load_profile("fixed")
 
 
-#: Files that take more than half a minute, longest first, by the `--durations` of `make test`. They
+#: The files that take longest, longest first, by the `--durations` of `make test`. They
 #: start first: one that started last would keep a process busy while the others have none left.
 LONGEST_FILES = (
     "tests/e2e/test_chaos.py",
     "tests/e2e/test_image.py",
+    "tests/integration/test_bad_days.py",
     "tests/e2e/test_live_parity.py",
-    "tests/integration/test_distributions.py",
     "tests/integration/test_docs_blocks.py",
-    "tests/integration/test_lessons.py",
-    "tests/integration/test_kubectl_transcripts.py",
-    "tests/e2e/test_helm_chart.py",
-    "tests/integration/test_experiments.py",
+    "tests/integration/test_distributions.py",
     "tests/integration/test_scenarios.py",
-    "tests/integration/test_demo.py",
+    "tests/integration/test_bench.py",
+    "tests/e2e/test_requeue.py",
+    "tests/integration/test_package.py",
+    "tests/integration/test_lessons.py",
+    "tests/integration/test_preemption_meanwhile.py",
+    "tests/e2e/test_extender_client.py",
+    "tests/integration/test_static_bad_days.py",
+    "tests/integration/test_kubectl_transcripts.py",
+    "tests/integration/test_sweep.py",
+    "tests/e2e/test_requeue_matrix.py",
     # Of what only computes.
     "tests/perf/test_doubling.py",
     "tests/parity/test_fuzz.py",
