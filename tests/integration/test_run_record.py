@@ -185,6 +185,9 @@ def test_a_scheduler_goes_on_while_the_disk_is_full(server: EmbeddedServer, tmp_
         )
     assert "cannot be written: File too large; what was written before is readable" in failed
     assert "default/before" in attempts(folder)
+    # The retries left nothing that --record-keep would count as a recording.
+    for path in folder.iterdir():
+        assert EntryType.SYNCED in [entry.type for entry in entries(path)], path
 
 
 def test_a_scheduler_goes_on_while_the_folder_is_no_folder(

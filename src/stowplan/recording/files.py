@@ -2,7 +2,8 @@
 
 Every file begins with a header and a snapshot of the cluster, so each is a complete recording and
 the oldest ones can be deleted. Files of a folder are named after their start time,
-`2026-01-02T030405Z.jsonl.gz`, and sort by it.
+`2026-01-02T030405Z.jsonl.gz`, and sort by it. A file gets this name when its snapshot is complete;
+only then are old files deleted. So a start that fails, such as on a full disk, costs no recording.
 """
 
 from __future__ import annotations
@@ -17,9 +18,18 @@ from typing import IO
 
 from stowplan.clock import Clock, rfc3339
 from stowplan.errors import ConfigError
-from stowplan.recording.folder import SUFFIX, files_in, latest_name
+from stowplan.logs import get_logger, kv
+from stowplan.recording.folder import (
+    SUFFIX,
+    UNFINISHED,
+    files_in,
+    latest_name,
+    unfinished_in,
+)
 from stowplan.recording.gzip_lines import LineWriter
 from stowplan.recording.reading import first_header
+
+log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +44,8 @@ class Rotation:
 class Output:
     """The file that is being written. `is_due` says when to `rotate`.
 
-    The first use of `lines` creates the file, so a recording that never began leaves none.
+    The first use of `lines` creates the file, so a recording that never began leaves none. Call
+    `finish_snapshot` once the file has its snapshot; otherwise `close` deletes a file of a folder.
     """
 
     def __init__(self, path: Path, *, clock: Clock, rotation: Rotation | None = None) -> None:
@@ -45,6 +56,8 @@ class Output:
         self._opened_at = 0.0
         self._file: IO[bytes] | None = None
         self._lines: LineWriter | None = None
+        #: The name of the current file until its snapshot is complete.
+        self._unfinished: Path | None = None
         self.current = path
         #: Number of files that this process has begun.
         self.files = 0
@@ -89,10 +102,31 @@ class Output:
         self.close()
         self._written_before, self._lines = self.total_written, None
         self._lines = self._open()
+
+    def finish_snapshot(self) -> None:
+        """Give a file of a folder its name, then delete the oldest files; raises OSError."""
+        if self._unfinished is not None:
+            self.lines.flush()
+            self._unfinished.rename(self.current)
+            self._unfinished = None
+            self._delete_oldest()
+
+    def _delete_oldest(self) -> None:
         assert self._rotation is not None
-        if self._rotation.keep:
-            for old in files_in(self._path)[: -self._rotation.keep]:
-                old.unlink(missing_ok=True)
+        if not self._rotation.keep:
+            return
+        files = files_in(self._path)
+        # Older versions left empty files where a start failed: these count as no recording.
+        kept = set([each for each in files if each.stat().st_size][-self._rotation.keep :])
+        for old in files:
+            if old not in kept:
+                try:
+                    old.unlink(missing_ok=True)
+                except OSError as problem:
+                    log.warning(
+                        "An old recording cannot be deleted; recording goes on",
+                        extra=kv(file=str(old), err=problem.strerror),
+                    )
 
     def close(self) -> None:
         file, self._file = self._file, None
@@ -102,21 +136,31 @@ class Output:
             finally:
                 with suppress(OSError):  # if the disk is full, `end_member` has raised it already
                     file.close()
+                unfinished, self._unfinished = self._unfinished, None
+                if unfinished is not None:
+                    with suppress(OSError):  # the next start deletes it
+                        unfinished.unlink()
 
     def _open(self) -> LineWriter:
+        path = self._path
         try:
             if self._rotation is not None:
-                self._path.mkdir(parents=True, exist_ok=True)
+                path.mkdir(parents=True, exist_ok=True)
+                for killed in unfinished_in(path):
+                    with suppress(OSError):  # the file may belong to another user
+                        killed.unlink()
                 self.current = self._new_name()
+                path = self.current.with_name(self.current.name + UNFINISHED)
             # A rotated file must be new: links that others left in the folder are not followed.
             extra = os.O_APPEND if self._rotation is None else os.O_EXCL
             # Recordings reveal much about a cluster, so only their owner can read them.
-            handle = os.open(self.current, os.O_WRONLY | os.O_CREAT | extra, 0o600)
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | extra, 0o600)
         except OSError as problem:
             raise ConfigError(
                 f"cannot be written: {problem.strerror}. Fix: choose a place that you may write",
                 where=str(self.current),
             ) from None
+        self._unfinished = path if self._rotation is not None else None
         self._file = os.fdopen(handle, "ab")
         self._lock()
         status = os.fstat(handle)

@@ -137,6 +137,7 @@ class Recorder:
             self._tell(EntryType.ADDED, kind.kind, self._encoded(obj))
         self._tell(EntryType.SYNCED)
         self._write()
+        self._output.finish_snapshot()
 
     def _end(self, note: str) -> None:
         self._tell(EntryType.END, note=note)

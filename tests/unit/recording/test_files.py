@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+import pytest
 
 from stowplan.recording.files import Output, Rotation
 
@@ -28,19 +31,30 @@ def names(folder: Path) -> list[str]:
     return sorted(each.name for each in folder.iterdir())
 
 
+def begin(output: Output) -> None:
+    """Write a snapshot, as far as the output is concerned."""
+    output.lines.add(b"{}")
+    output.finish_snapshot()
+
+
+def rotate(output: Output) -> None:
+    output.rotate()
+    begin(output)
+
+
 def test_a_clock_that_is_set_back_deletes_the_oldest_all_the_same(tmp_path: Path) -> None:
     clock = SetClock(1_767_323_045.0)  # 2026-01-02T03:04:05Z
     output = Output(tmp_path, clock=clock, rotation=Rotation(keep=2))
-    output.lines.add(b"{}")
+    begin(output)
     clock.wall -= 86_400
     for _ in range(2):
-        output.rotate()
+        rotate(output)
     output.close()
     # The first is the oldest; names go on behind the latest.
     assert names(tmp_path) == ["2026-01-02T030405Z-2.jsonl.gz", "2026-01-02T030405Z-3.jsonl.gz"]
     assert output.current.name == "2026-01-02T030405Z-3.jsonl.gz"
     clock.wall += 2 * 86_400
-    output.rotate()
+    rotate(output)
     output.close()
     assert names(tmp_path) == ["2026-01-02T030405Z-3.jsonl.gz", "2026-01-03T030405Z.jsonl.gz"]
 
@@ -61,7 +75,7 @@ def test_files_of_others_stay(tmp_path: Path) -> None:
     kept.write_text("mine")
     output = Output(tmp_path, clock=SetClock(0.0), rotation=Rotation(keep=1))
     for _ in range(3):
-        output.rotate()
+        rotate(output)
     output.close()
     assert kept.read_text() == "mine"
     assert len(names(tmp_path)) == 2
@@ -72,7 +86,7 @@ def test_a_link_in_the_folder_is_not_followed(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "1970-01-01T000000Z.jsonl.gz").symlink_to(outside)
     output = Output(folder, clock=SetClock(0.0), rotation=Rotation())
-    output.lines.add(b"{}")
+    begin(output)
     output.close()
     assert not outside.exists()
     assert output.current.name == "1970-01-01T000000Z-2.jsonl.gz"
@@ -90,3 +104,98 @@ def test_an_empty_file_that_exists_becomes_private(tmp_path: Path) -> None:
     output.lines.add(b"{}")
     output.close()
     assert path.stat().st_mode & 0o777 == 0o640
+
+
+OLD = ["2026-01-01T000000Z.jsonl.gz", "2026-01-02T000000Z.jsonl.gz"]
+
+
+def with_old_files(folder: Path) -> Output:
+    for name in OLD:
+        (folder / name).write_bytes(b"a recording")
+    clock = SetClock(1_767_323_045.0)  # 2026-01-02T03:04:05Z
+    return Output(folder, clock=clock, rotation=Rotation(keep=2))
+
+
+def test_a_file_without_its_snapshot_costs_no_recording(tmp_path: Path) -> None:
+    """However often a start fails, as it does on a full disk."""
+    output = with_old_files(tmp_path)
+    for _ in range(3):
+        output.lines.add(b"{}")
+        output.lines.flush()
+        output.rotate()
+    output.close()
+    assert names(tmp_path) == OLD
+
+
+def test_the_first_file_deletes_the_oldest_one_when_it_has_its_snapshot(tmp_path: Path) -> None:
+    output = with_old_files(tmp_path)
+    output.lines.add(b"{}")
+    assert names(tmp_path) == [*OLD, "2026-01-02T030405Z.jsonl.gz.new"]
+    output.finish_snapshot()
+    assert names(tmp_path) == [OLD[1], "2026-01-02T030405Z.jsonl.gz"]
+    output.close()
+    assert names(tmp_path) == [OLD[1], "2026-01-02T030405Z.jsonl.gz"]
+
+
+def test_what_a_killed_start_left_is_deleted_by_the_next_one(tmp_path: Path) -> None:
+    output = with_old_files(tmp_path)
+    for second in range(3):
+        (tmp_path / f"2026-01-02T02000{second}Z.jsonl.gz.new").write_bytes(b"half a snapshot")
+    output.lines.add(b"{}")
+    assert names(tmp_path) == [*OLD, "2026-01-02T030405Z.jsonl.gz.new"]
+    output.close()
+
+
+def test_empty_files_push_out_no_recording(tmp_path: Path) -> None:
+    """Older versions left them where a start failed."""
+    output = with_old_files(tmp_path)
+    for second in range(8):
+        (tmp_path / f"2026-01-02T02000{second}Z.jsonl.gz").touch()
+    begin(output)
+    assert names(tmp_path) == [OLD[1], "2026-01-02T030405Z.jsonl.gz"]
+    output.close()
+
+
+def test_a_full_disk_leaves_nothing_in_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`/dev/full` refuses every byte, as a full disk does."""
+    output = with_old_files(tmp_path)
+    open_ = os.open
+
+    def open_full(path: Path, flags: int, mode: int) -> int:
+        os.close(open_(path, flags, mode))
+        return open_("/dev/full", os.O_WRONLY)
+
+    monkeypatch.setattr(os, "open", open_full)
+    output.lines.add(b"{}")
+    with pytest.raises(OSError, match="No space left"):
+        output.finish_snapshot()
+    with pytest.raises(OSError, match="No space left"):
+        output.close()
+    assert names(tmp_path) == OLD
+
+
+def test_an_old_file_that_cannot_be_deleted_does_not_end_the_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Tests may run as root, which can delete everything, so the error is made."""
+    output = with_old_files(tmp_path)
+    (tmp_path / "2026-01-02T020000Z.jsonl.gz").write_bytes(b"a recording")
+    unlink = Path.unlink
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        if path.name == OLD[0]:
+            raise PermissionError(1, "Operation not permitted")
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    begin(output)
+    output.close()
+    assert names(tmp_path) == [
+        OLD[0],
+        "2026-01-02T020000Z.jsonl.gz",
+        "2026-01-02T030405Z.jsonl.gz",
+    ]
+    (warning,) = caplog.records
+    assert "cannot be deleted" in warning.message
