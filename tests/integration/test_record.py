@@ -18,7 +18,7 @@ import pytest
 from stowplan.lab.controlplane.processes import free_port
 from stowplan.lab.faults import Fault, FaultProxy
 from stowplan.recording.entries import EntryType
-from stowplan.recording.reading import Problems, read_sessions
+from stowplan.recording.reading import Problems, first_header, read_sessions
 from stowplan.sim.results import load
 from stowplan.testing.device_builders import (
     claim_template,
@@ -174,6 +174,10 @@ def test_missing_permissions_are_one_message(
     assert "Fix: apply the ClusterRole in deploy/record" in line
     assert done.stderr.count("Warning") == 1
     assert len(done.stderr.splitlines()) <= 3  # and that it began, and how far it is
+    if command == "record":  # the server's message names the account, so it is not in the file
+        header = first_header(Path(*path))
+        assert header is not None
+        assert header.unread == dict.fromkeys(kinds, "forbidden")
     with without_permissions(server, tmp_path, "") as account:
         done = run(command, *path, "--for", "2s", *account)
     assert done.returncode == 1

@@ -59,7 +59,8 @@ class Header(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw
     kinds: tuple[str, ...] = ()
     #: "kept" or "hashed".
     names: str = "kept"
-    #: Kinds that could not be read, and why.
+    #: Kinds that could not be read, and why: "forbidden" or "absent". Older versions wrote the
+    #: server's message.
     unread: dict[str, str] = {}
 
 

@@ -79,11 +79,6 @@ class Recorder:
         self.gaps = 0
 
     @property
-    def unread(self) -> dict[str, str]:
-        """Kinds that cannot be read, and why."""
-        return self._watching.unread
-
-    @property
     def warnings(self) -> list[str]:
         """Messages about kinds that cannot be read."""
         return self._watching.warnings("are not recorded")
@@ -130,7 +125,7 @@ class Recorder:
             kubernetes=self._kubernetes,
             kinds=self._watching.kinds,
             names="kept" if self._hashed is None else "hashed",
-            unread=self.unread,
+            unread=self._watching.unread,
         )
         self._output.lines.add(header_line(header))
         for kind, obj in self._watching.objects():

@@ -30,6 +30,10 @@ log = get_logger(__name__)
 FIX_PERMISSIONS: Final = (
     "Fix: apply the ClusterRole in deploy/record/base/rbac.yaml, and bind it to this account"
 )
+#: Why a kind cannot be read: this account may not list it, or the server does not have it. The
+#: server's own words are not recorded, because they name the account.
+FORBIDDEN: Final = "forbidden"
+ABSENT: Final = "absent"
 _replace = msgspec.structs.replace
 
 
@@ -60,11 +64,8 @@ class Watching:
         self._informers: dict[Resource[Any], Informer[Any]] = {}
         self._events: list[Informer[SchedulingEvent]] = []
         self._tasks: list[asyncio.Task[None]] = []
-        #: Kinds that cannot be read, and why.
+        #: Kinds that cannot be read, and why: `FORBIDDEN` or `ABSENT`.
         self.unread: dict[str, str] = {}
-        #: Those that this account may not list, and those that the server does not have.
-        self._forbidden: list[str] = []
-        self._absent: list[str] = []
 
     async def __aenter__(self) -> Watching:
         """List everything. Raises ApiError if nodes or pods cannot be read."""
@@ -116,15 +117,16 @@ class Watching:
     def warnings(self, consequence: str) -> list[str]:
         """What cannot be read, in at most two messages; `consequence` is such as "are left out"."""
         found = []
-        if self._forbidden:
-            listed = ", ".join(self._forbidden)
+        if listed := self._unread(FORBIDDEN):
             found.append(
                 f"this account may not list {listed}: these kinds {consequence}. {FIX_PERMISSIONS}"
             )
-        if self._absent:
-            listed = ", ".join(self._absent)
+        if listed := self._unread(ABSENT):
             found.append(f"the server does not have {listed}: these kinds {consequence}")
         return found
+
+    def _unread(self, why: str) -> str:
+        return ", ".join(kind for kind, each in self.unread.items() if each == why)
 
     async def _check_essential(self) -> None:
         """Raise Forbidden if nodes or pods cannot be listed; one message names both."""
@@ -153,9 +155,8 @@ class Watching:
         except (Forbidden, NotFound) as problem:
             log.log(V2, "A kind is left out", extra=kv(kind=kind.plural, err=problem))
             if kind not in self._optional:
-                self.unread[kind.plural] = str(problem)
-                missing = self._forbidden if isinstance(problem, Forbidden) else self._absent
-                missing.append(kind.plural)
+                is_forbidden = isinstance(problem, Forbidden)
+                self.unread[kind.plural] = FORBIDDEN if is_forbidden else ABSENT
             return False
         return True
 
