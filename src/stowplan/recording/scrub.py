@@ -4,26 +4,20 @@ Objects are decoded into the structs of `stowplan.api`, which have no fields for
 variables, commands, arguments, probes or mounts. Secrets and ConfigMaps are never requested. Only
 annotations that scheduling reads are kept, and messages of conditions are removed.
 
-`Hashed` also replaces names, that is, every string that is not a keyword of Kubernetes, by a keyed
-hash. Equal strings have equal hashes, so selectors still match. The key is never stored.
+`Hashed` also replaces names by keyed hashes (`hashing`). The key is never stored.
 """
 
 from __future__ import annotations
 
-import hashlib
 import secrets
-from collections.abc import Callable
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final
 
 import msgspec
 
 from stowplan.api.device_objects import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from stowplan.api.objects import Condition, Node, ObjectMeta, Pod, Volume
-from stowplan.api.storage_objects import CSIDriver
 from stowplan.recording.decisions import Decision
-
-T = TypeVar("T")
-Scrub: TypeAlias = Callable[[Any], bytes]
+from stowplan.recording.hashing import Names
 
 #: Annotations that plugins read, and the run time of a pod in simulations.
 KEPT_ANNOTATIONS: Final = frozenset(
@@ -39,6 +33,8 @@ KEPT_ANNOTATIONS: Final = frozenset(
 )
 #: Fields of an ephemeral volume's claim that scheduling reads.
 _CLAIM_FIELDS: Final = ("accessModes", "resources", "selector", "storageClassName", "volumeMode")
+#: The finalizer that schedulers set and remove; those of other controllers can be called anything.
+_FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 _encode = msgspec.json.Encoder().encode
 _replace = msgspec.structs.replace
 
@@ -100,6 +96,8 @@ def _scrub_metadata(meta: ObjectMeta) -> ObjectMeta:
 
 def _scrub_claim(claim: ResourceClaim) -> ResourceClaim:
     """The claim without parameters and data of drivers, which can contain anything."""
+    finalizers = tuple(each for each in claim.metadata.finalizers or () if each == _FINALIZER)
+    metadata = _replace(claim.metadata, finalizers=finalizers or None)
     devices = _replace(claim.spec.devices, config=None)
     spec = _replace(claim.spec, devices=devices)
     status, allocation = claim.status, claim.status.allocation
@@ -117,7 +115,7 @@ def _scrub_claim(claim: ResourceClaim) -> ResourceClaim:
             for each in status.devices
         )
         status = _replace(status, devices=devices_told)
-    return _replace(claim, spec=spec, status=status)
+    return _replace(claim, metadata=metadata, spec=spec, status=status)
 
 
 def _scrub_conditions(conditions: tuple[Condition, ...] | None) -> tuple[Condition, ...] | None:
@@ -141,166 +139,20 @@ def _scrub_volume(volume: Volume) -> Volume:
     return volume
 
 
-# Names
-
-#: Fields with keywords of Kubernetes, amounts, times or UIDs: strings that contain no names.
-_PLAIN: Final = frozenset(
-    [
-        "accessModes",
-        "action",
-        "allocationMode",
-        "allocationTimestamp",
-        "apiGroup",
-        "apiVersion",
-        "attacher",
-        "bindingConditions",
-        "bindingFailureConditions",
-        "creationTimestamp",
-        "declaredFeatures",
-        "deletionTimestamp",
-        "deviceClassName",  # part of the name of an implicit extended resource
-        "distinctAttribute",
-        "driver",
-        "effect",
-        "expression",
-        "extendedResourceName",
-        "finalizers",
-        "key",
-        "kind",
-        "lastTransitionTime",
-        "matchAttribute",
-        "matchLabelKeys",
-        "maximumVolumeSize",
-        "mismatchLabelKeys",
-        "nodeAffinityPolicy",
-        "nodeTaintsPolicy",
-        "operator",
-        "phase",
-        "preemptionPolicy",
-        "protocol",
-        "provisioner",
-        "reason",
-        "resource",
-        "resourceName",
-        "resourceVersion",
-        "restartPolicy",
-        "schedulerName",
-        "shareID",
-        "startTime",
-        "status",
-        "timeAdded",
-        "topologyKey",
-        "topologyKeys",
-        "type",
-        "uid",
-        "volumeBindingMode",
-        "volumeMode",
-        "whenUnsatisfiable",
-    ]
-)
-#: Maps from resource names to amounts, and attributes of devices.
-_AMOUNTS: Final = frozenset(
-    [
-        "allocatable",
-        "allocatedResources",
-        "attributes",  # of devices: CEL expressions compare them with literals
-        "capacity",
-        "consumedCapacity",
-        "counters",
-        "limits",
-        "overhead",
-        "requests",
-    ]
-)
-#: Maps with keys that users choose.
-_LABELS: Final = frozenset(["annotations", "labels", "matchLabels", "nodeSelector"])
-#: Annotations with keywords of Kubernetes or numbers; the other kept ones have names.
-_PLAIN_ANNOTATIONS: Final = KEPT_ANNOTATIONS - {
-    "kubernetes.io/azure-file-resource-group",
-    "volume.beta.kubernetes.io/storage-class",
-    "volume.kubernetes.io/selected-node",
-}
-#: Fields with the name of a device request, or of one of its alternatives: `gpu/large`.
-_REQUESTS: Final = frozenset(["request", "requestName", "requests"])
-#: Kinds whose names are not hashed, because fields of `_PLAIN` refer to them.
-_PLAIN_KINDS: Final = (CSIDriver, DeviceClass)
-_PLAIN_TEXTS: Final = frozenset(
-    [
-        *("", "true", "false", "metadata.name", "kube-system", "default"),
-        *("system-cluster-critical", "system-node-critical"),  # priority classes
-    ]
-)
-_ANY_ADDRESS: Final = frozenset(["", "0.0.0.0", "::"])  # noqa: S104 - compared, not listened on
-
-
-def _with_name(told: Any, obj: Any) -> Any:
-    if isinstance(obj, _PLAIN_KINDS):
-        told["metadata"]["name"] = obj.metadata.name
-    return told
-
-
 class Hashed:
     """Encodes objects with hashed names; one key for a whole recording."""
 
     def __init__(self, key: bytes | None = None) -> None:
-        self._key = secrets.token_bytes(32) if key is None else key
+        self._names = Names(secrets.token_bytes(32) if key is None else key)
 
     def __call__(self, obj: Any) -> bytes:
-        told = self._value(msgspec.to_builtins(scrubbed(obj)))
-        return _encode(_with_name(told, obj))
+        return _encode(self._names.hashed(scrubbed(obj)))
 
     def identity(self, obj: Any) -> Any:
-        return _with_name(self._value(identity(obj)), obj)
+        return identity(self._names.hashed(type(obj)(metadata=obj.metadata)))
 
     def decision(self, decision: Decision) -> Decision:
-        pod = "/".join(map(self.text, decision.pod.split("/")))
-        scores = [{**each, "node": self.text(each["node"])} for each in decision.scores]
-        return _replace(decision, pod=pod, node=self.text(decision.node), scores=scores)
-
-    def text(self, text: str) -> str:
-        """The hash of a string. Numbers stay, because selectors compare them."""
-        if text in _PLAIN_TEXTS or text.lstrip("-").isdigit():
-            return text
-        digest = hashlib.blake2b(text.encode(), key=self._key, digest_size=8).hexdigest()
-        return f"h{digest}"
-
-    def _request(self, text: str) -> str:
-        return "/".join(map(self.text, text.split("/")))
-
-    def _address(self, address: str) -> str:
-        """Another address, made from a hash. The wildcard address stays."""
-        if address in _ANY_ADDRESS:
-            return address
-        digest = hashlib.blake2b(address.encode(), key=self._key, digest_size=3).digest()
-        return ".".join(map(str, (10, *digest)))
-
-    def _value(self, value: Any) -> Any:
-        if isinstance(value, dict):
-            return {name: self._member(name, each) for name, each in value.items()}
-        if isinstance(value, list | tuple):
-            return [self._value(each) for each in value]
-        return self.text(value) if isinstance(value, str) else value
-
-    def _member(self, name: str, value: Any) -> Any:
-        if name in _LABELS and isinstance(value, dict):
-            return {
-                key: each if key in _PLAIN_ANNOTATIONS else self._value(each)
-                for key, each in value.items()
-            }
-        if name == "disruptedPods" and isinstance(value, dict):
-            return {self.text(pod): time for pod, time in value.items()}
-        if name == "drivers" and isinstance(value, list | tuple):  # of a CSINode
-            return [{**self._value(each), "name": each.get("name", "")} for each in value]
-        if name == "hostIP" and isinstance(value, str):
-            return self._address(value)
-        if name in _REQUESTS and isinstance(value, str):
-            return self._request(value)
-        if name in _REQUESTS and isinstance(value, list | tuple):
-            return [
-                self._request(each) if isinstance(each, str) else self._value(each)
-                for each in value
-            ]
-        is_plain = (name in _AMOUNTS and not isinstance(value, list | tuple)) or (
-            name in _PLAIN and not isinstance(value, dict)
-        )
-        return value if is_plain else self._value(value)
+        text = self._names.text
+        scores = [{**each, "node": text(each["node"])} for each in decision.scores]
+        pod = self._names.path(decision.pod)
+        return _replace(decision, pod=pod, node=text(decision.node), scores=scores)
