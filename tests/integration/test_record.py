@@ -213,6 +213,28 @@ def test_a_folder_gets_files_that_are_whole_each_and_the_oldest_go(
         assert "gap" not in done.stdout
 
 
+def test_a_folder_with_names_of_two_keys_is_no_recording(
+    server: EmbeddedServer, tmp_path: Path
+) -> None:
+    """Files of one recorder are one recording; those of the next one have another key."""
+    Stage(server).node("a")
+    folder = tmp_path / "recordings"
+    flags = ("--hash-names", "--rotate-after", "2s", "--kubeconfig", str(server.kubeconfig_path))
+    first = run("record", f"{folder}/", "--for", "5s", *flags)
+    assert (first.returncode, "Warning" in first.stderr) == (0, False), first.stderr
+    assert len(list(folder.iterdir())) > 1
+    assert load(folder).gaps == []
+    second = run("record", f"{folder}/", "--for", "1s", *flags)
+    assert second.returncode == 0, second.stderr
+    (line,) = [line for line in second.stderr.splitlines() if "Warning" in line]
+    assert line.startswith(f"Warning: {folder} has older files, such as ")
+    replayed = run("replay", str(folder))
+    assert replayed.returncode == 2
+    assert "their names are hashed with different keys. Fix: move the files up to 2" in (
+        replayed.stderr
+    )
+
+
 @pytest.mark.parametrize("options", [(), ("--hash-names",)], ids=["kept", "hashed"])
 def test_claims_of_templates_are_made_again(tmp_path: Path, options: tuple[str, ...]) -> None:
     """The recorded claim was made for the recorded pod; the replayed pod gets one of its own."""

@@ -29,7 +29,12 @@ from stowplan.errors import ConfigError, StowplanError
 from stowplan.output_file import check_output_file
 from stowplan.present.status_line import PLAIN_INTERVAL_S, StatusLine
 from stowplan.present.tables import counted, printable
-from stowplan.recording.files import Output, Rotation, check_continues
+from stowplan.recording.files import (
+    Output,
+    Rotation,
+    check_continues,
+    warning_of_other_names,
+)
 from stowplan.recording.recorder import Recorder
 from stowplan.recording.scrub import Hashed
 from stowplan.server.serving import run_on_loop, stop_on_signals
@@ -107,6 +112,7 @@ def record(
     The format is lines of JSON, gzipped; docs/record.md describes it.
     """
     is_folder = path.endswith("/") or Path(path).is_dir()
+    names = "hashed" if hash_names else "kept"
     if is_folder and rotate_size < _LEAST_SIZE:
         raise ConfigError("is too small. Fix: give at least 1Mi", where="--rotate-size")
     if not is_folder:
@@ -117,12 +123,13 @@ def record(
                 f"recordings are gzipped. Fix: name it {path}.gz, or end it with / for a folder",
                 where=path,
             )
-        check_continues(Path(path), names="hashed" if hash_names else "kept")
+        check_continues(Path(path), names=names)
     cluster = load_cluster_config(kubeconfig=kubeconfig, context=context, master=master)
     rotation = Rotation(rotate_size, rotate_after, keep or 0) if is_folder else None
     output = Output(Path(path), clock=SystemClock(), rotation=rotation)
     hashed = Hashed() if hash_names else None
-    run_on_loop(_record(cluster, output, hashed, length, is_beside=beside))
+    warning = warning_of_other_names(Path(path), names=names) if is_folder else ""
+    run_on_loop(_record(cluster, output, hashed, length, warning, is_beside=beside))
 
 
 def _refuse_rotation() -> None:
@@ -141,6 +148,7 @@ async def _record(
     output: Output,
     hashed: Hashed | None,
     length_s: float,
+    warning: str,
     *,
     is_beside: bool,
 ) -> None:
@@ -155,7 +163,7 @@ async def _record(
             listed = counted(recorder.listed, "object")
             told.append(f"Recording to {output.current}; {listed} listed")
             click.echo(told[0], err=True)
-            for text in recorder.warnings:
+            for text in filter(None, (warning, *recorder.warnings)):
                 click.echo(f"Warning: {printable(text)}", err=True)
         line.update(lambda: _progress(recorder, output))
 

@@ -59,9 +59,24 @@ class Header(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw
     kinds: tuple[str, ...] = ()
     #: "kept" or "hashed".
     names: str = "kept"
+    #: Names the key of the hashes and reveals nothing of it. Equal names have equal hashes in all
+    #: sessions with the same one. Older versions wrote none.
+    key_id: str = ""
     #: Kinds that could not be read, and why: "forbidden" or "absent". Older versions wrote the
     #: server's message.
     unread: dict[str, str] = {}
+
+
+def different_names(old: Header, new: Header) -> str:
+    """How the names in two adjacent sessions differ, as a predicate; empty if they match."""
+    if old.names != new.names:
+        return "are hashed in only one of them"
+    if new.names != "hashed":
+        return ""
+    is_same = old.key_id == new.key_id
+    if not old.key_id and not new.key_id:
+        is_same = new.continues != "" and new.continues == old.session
+    return "" if is_same else "are hashed with different keys"
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

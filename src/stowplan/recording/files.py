@@ -218,3 +218,27 @@ def check_continues(path: Path, *, names: str) -> None:
             " --hash-names",
             where=str(path),
         )
+
+
+def warning_of_other_names(folder: Path, *, names: str) -> str:
+    """Why new files cannot be read together with those in a folder; empty if they can.
+
+    `names` is "kept" or "hashed". The newest recording decides: when it began, this was checked.
+    """
+    try:
+        files = files_in(folder)
+    except OSError:
+        return ""  # it does not exist, or creating a file will report the error
+    for file in reversed(files):
+        with suppress(ConfigError):  # of another format
+            header = first_header(file)
+            if header is None:
+                continue
+            if "hashed" not in (names, header.names):
+                return ""
+            how = "with another key" if names == header.names else "in only some of them"
+            return (
+                f"{folder} has older files, such as {file.name}, that cannot be read together with"
+                f" the new ones: names are hashed {how}. Fix: record to a new folder"
+            )
+    return ""

@@ -2,8 +2,9 @@
 
 A recording is a file, or a folder of rotated files. A file may be cut off by a kill, damaged on
 disk, appended to after a restart, or fabricated. All readable lines are read. Everything that may
-be missing is an entry of type GAP, so all readers report the same gaps. Only a file that is not a
-recording, has another format or has no readable snapshot is rejected.
+be missing is an entry of type GAP, so all readers report the same gaps. Rejected are only files
+that are not recordings, have another format or no readable snapshot, and sessions whose names do
+not match because they are hashed with different keys.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from stowplan.recording.entries import (
     EntryType,
     ForeignVersion,
     Header,
+    different_names,
     parse_line,
 )
 from stowplan.recording.folder import SUFFIX, files_in
@@ -250,9 +252,10 @@ class _Reader:
         self._last_loss: _Loss | None = None
         #: The note of the latest END entry; empty if another entry followed it.
         self._end = ""
-        #: The identifier in the latest header.
-        self._session = ""
-        self._has_begun = self._has_objects = self._has_snapshot = False
+        #: The latest header, its file, and the file that is read now.
+        self._header: Header | None = None
+        self._header_file = self._file = path
+        self._has_objects = self._has_snapshot = False
 
     def sessions(self) -> Iterator[Session]:
         while (header := self._next_header()) is not None:
@@ -267,17 +270,35 @@ class _Reader:
         for _ in self._changes():
             pass  # the rest of a session that was not read to its end, or before any header
         header, self._next = self._next, None
-        if not self._has_begun and header is None:
+        if header is None and self._header is None:
             raise ConfigError(NOT_A_RECORDING, where=str(self._path))
         return header
 
     def _begin(self, header: Header) -> list[Entry]:
+        if self._header is not None:
+            self._check_names(self._header, header)
         before = self._times.latest
         self._times.begin(header)
         note = self._pause(header, before, self._times.latest)
-        self._has_begun, self._loss, self._end = True, None, ""
-        self._session = header.session
+        self._loss, self._end = None, ""
+        self._header, self._header_file = header, self._file
         return [self._gap(note)] if note else []
+
+    def _check_names(self, old: Header, new: Header) -> None:
+        """Raise ConfigError if equal names do not match: nodes and pods would be there twice."""
+        differ = different_names(old, new)
+        if not differ:
+            return
+        if self._file == self._header_file:
+            which, fix = "its sessions", "give another recording"
+        else:
+            last = self._header_file.name
+            which = f"{last} and {self._file.name}"
+            fix = f"move the files up to {last} to another folder"
+        raise ConfigError(
+            f"{which} cannot be read together: their names {differ}. Fix: {fix}",
+            where=str(self._path),
+        )
 
     def _changes(self) -> Iterator[Entry]:
         """The entries up to the next header or the end of the recording."""
@@ -290,13 +311,13 @@ class _Reader:
             if isinstance(line, _Loss):
                 if self._loss is None or line.cause > self._loss.cause:
                     self._loss = line
-            elif self._has_begun:  # otherwise its time is unknown
+            elif self._header is not None:  # otherwise its time is unknown
                 yield from self._entry(line)
         loss, self._loss = self._loss, None
         if loss is None or (loss.cause is _Cause.UNFINISHED and self._end):
             return
         self._last_loss = loss
-        if self._has_begun:
+        if self._header is not None:
             yield self._gap(self._lost(loss))
 
     def _entry(self, entry: Entry) -> Iterator[Entry]:
@@ -339,26 +360,28 @@ class _Reader:
     def _pause(self, header: Header, before: float, now: float) -> str:
         """The note of the pause before a session; empty if no change is missing."""
         loss = self._loss
-        if loss is not None and not self._has_begun:
+        if loss is not None and self._header is None:
             note = f"{loss.text}: everything before this session is lost"
             self._problems.add(note)
             return note
         if loss is not None and loss.cause is not _Cause.UNFINISHED:
             return self._lost(loss, before, now)
-        if not self._has_begun:
+        if self._header is None:
             return ""
         if not self._end:
             killed = f"the recorder was killed at {_s(before)}"
             if loss is not None and self._path.is_dir():
                 killed = f"{loss.text}: {killed}, or the file is cut off"
             return f"{killed}; recording continued at {_s(now)}"
-        if self._end == ROTATED and header.continues and header.continues == self._session:
+        last = self._header.session
+        if self._end == ROTATED and header.continues and header.continues == last:
             return ""
         return f"recording stopped at {_s(before)} and continued at {_s(now)}"
 
     def _parsed(self) -> Iterator[Header | Entry | _Loss]:
         for file in recording_files(self._path):
             name = "the recording" if file == self._path else file.name
+            self._file = file
             try:
                 stream = file.open("rb")
             except (OSError, ValueError) as problem:
@@ -368,7 +391,7 @@ class _Reader:
                     yield _Loss(_Cause.DAMAGE, f"{name} is damaged at byte 0")
                     continue
                 for number, line in enumerate(read_lines(stream), 1):
-                    if number > _PROBED_LINES and not self._has_begun:
+                    if number > _PROBED_LINES and self._header is None:
                         return
                     yield _parsed_line(line, number, file, name)
 

@@ -1,0 +1,131 @@
+"""Hashed names of different recorders do not match, so their files are not one recording."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from stowplan.errors import ConfigError
+from stowplan.recording.files import warning_of_other_names
+from stowplan.recording.reading import read_sessions
+from tests.unit.recording.test_bad_recordings import (
+    COMMANDS,
+    HEADER,
+    STORY,
+    Json,
+    Run,
+    packed,
+    stowplan,
+)
+
+__all__ = ["stowplan"]
+
+FIRST: Final = "2026-01-02T030405Z.jsonl.gz"
+SECOND: Final = "2026-01-02T040405Z.jsonl.gz"
+ROTATED: Final = {"at": 9.5, "type": "END", "note": "rotated"}
+HASHED: Final = {"names": "hashed", "session": "s1", "keyId": "k1"}
+OTHER_KEYS: Final = "are hashed with different keys"
+ONE_ONLY: Final = "are hashed in only one of them"
+
+
+def session(**header: str) -> list[Json]:
+    return [{**HEADER, **header}, *STORY[1:], ROTATED]
+
+
+def folder_of(path: Path, *headers: Json) -> Path:
+    path.mkdir()
+    for name, header in zip((FIRST, SECOND), headers, strict=False):
+        (path / name).write_bytes(packed(*session(**header)))
+    return path
+
+
+def read(path: Path) -> int:
+    return sum(1 for each in read_sessions(path) for _ in each.entries)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "differ"),
+    [
+        (HASHED, HASHED | {"keyId": "k2"}, OTHER_KEYS),
+        (HASHED, HASHED | {"keyId": "k2", "continues": "s1"}, OTHER_KEYS),
+        (HASHED, {"names": "hashed"}, OTHER_KEYS),
+        (HASHED, {"names": "kept"}, ONE_ONLY),
+        ({}, HASHED, ONE_ONLY),
+        # files of older versions
+        ({"names": "hashed"}, {"names": "hashed"}, OTHER_KEYS),
+        ({"names": "hashed", "session": "s1"}, {"names": "hashed", "continues": "s0"}, OTHER_KEYS),
+    ],
+)
+def test_sessions_whose_names_do_not_match_are_refused(
+    tmp_path: Path, first: Json, second: Json, differ: str
+) -> None:
+    folder = folder_of(tmp_path / "r", first, second)
+    with pytest.raises(ConfigError) as refused:
+        read(folder)
+    assert str(refused.value) == (
+        f"{folder}: {FIRST} and {SECOND} cannot be read together: their names {differ}. Fix: move"
+        f" the files up to {FIRST} to another folder"
+    )
+    for name in (FIRST, SECOND):
+        assert read(folder / name)
+    (folder / FIRST).rename(tmp_path / FIRST)
+    assert read(folder)
+    both = tmp_path / "both.jsonl.gz"
+    both.write_bytes(packed(*session(**first), *session(**second)))
+    with pytest.raises(ConfigError, match=f"{both}: its sessions cannot be read together: their"):
+        read(both)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({}, {}),
+        (HASHED, HASHED | {"session": "s2", "continues": "s1"}),
+        (HASHED, HASHED | {"session": "s3", "continues": "s2"}),  # the file between them is lost
+        ({"names": "hashed", "session": "s1"}, {"names": "hashed", "continues": "s1"}),
+    ],
+)
+def test_sessions_whose_names_match_are_one_recording(
+    tmp_path: Path, first: Json, second: Json
+) -> None:
+    assert read(folder_of(tmp_path / "r", first, second))
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, ("sweep",)], ids=" ".join)
+def test_every_command_refuses_them(
+    tmp_path: Path, stowplan: Run, command: tuple[str, ...]
+) -> None:
+    folder = folder_of(tmp_path / "r", HASHED, HASHED | {"keyId": "k2"})
+    file = folder
+    if command == ("sweep",):
+        file = tmp_path / "sweep.yaml"
+        file.write_text("workloads: [{recording: r}]\n")
+    code, out, err = stowplan(*command, file)
+    assert (code, out) == (2, "")
+    where = f"{file}:1: workload: {folder}" if command == ("sweep",) else folder
+    assert err.startswith(f"Error: {where}: {FIRST} and {SECOND} cannot be read together: ")
+    assert len(err.splitlines()) == 1
+
+
+def test_a_recorder_is_warned_of_files_that_do_not_match_its_own(tmp_path: Path) -> None:
+    hashed = folder_of(tmp_path / "hashed", {}, HASHED)
+    plain = folder_of(tmp_path / "plain", HASHED, {})
+    found = {
+        (folder.name, names): warning_of_other_names(folder, names=names)
+        for folder in (hashed, plain, tmp_path / "missing", tmp_path)
+        for names in ("kept", "hashed")
+    }
+    text = f"has older files, such as {SECOND}, that cannot be read together with the new ones"
+    only_some = "names are hashed in only some of them. Fix: record to a new folder"
+    other_key = "names are hashed with another key. Fix: record to a new folder"
+    assert {key: warning for key, warning in found.items() if warning} == {
+        ("hashed", "kept"): f"{hashed} {text}: {only_some}",
+        ("hashed", "hashed"): f"{hashed} {text}: {other_key}",
+        ("plain", "hashed"): f"{plain} {text}: {only_some}",
+    }
+    (plain / SECOND).write_bytes(b"not a recording")
+    assert warning_of_other_names(plain, names="kept")
+    (hashed / SECOND).write_bytes(packed({**HEADER, "recording": "stowplan/v9"}))
+    assert not warning_of_other_names(hashed, names="kept")
