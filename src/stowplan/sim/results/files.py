@@ -98,7 +98,9 @@ def load(path: str | Path, *, prices: Mapping[str, float] | None = None) -> Run:
 
 def name_of(path: Path, run: Run) -> str:
     """What to call the run of a file: the file's name; of a run that a sweep kept, its own."""
-    return run.name if _SWEEP_KEY.fullmatch(path.name) else path.name
+    if _SWEEP_KEY.fullmatch(path.name):
+        return run.name
+    return path.resolve().name if path.name in ("", "..") else path.name
 
 
 def named(runs: Sequence[Run], names: Iterable[str]) -> list[Run]:

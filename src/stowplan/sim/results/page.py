@@ -23,6 +23,8 @@ _PLOTTED: Final = (
     ("imbalance", "zone imbalance (fullest minus emptiest, share of pods)", 100.0, "%"),
 )
 _COLOURS: Final = ("line-1", "line-2", "line-3", "good", "faint", "warm")
+#: Runs that plots can tell apart: each colour twice, the second time with dashes.
+_DRAWN: Final = 2 * len(_COLOURS)
 
 
 def page_of(comparison: Comparison) -> str:
@@ -45,12 +47,15 @@ def _body(comparison: Comparison) -> Iterator[str]:
             yield file_page.table([("at", "changes may be missing"), *shown_gaps])
     until_s = max(run.seconds for run in comparison.runs)
     at = [until_s * number / (_POINTS - 1) for number in range(_POINTS)]
+    drawn = comparison.runs[:_DRAWN]
+    if len(drawn) < len(names):
+        yield f"<p>The plots show the first {_DRAWN} of {len(names):,} runs.</p>"
     for name, caption, scale, unit in _PLOTTED:
-        if not any(any(run.samples.get(name, ())) for run in comparison.runs):
+        if not any(any(run.samples.get(name, ())) for run in drawn):
             continue
         series = [
-            plots.Series(run.name, _resampled(run, name, at, scale), colour)
-            for run, colour in zip(comparison.runs, _COLOURS, strict=False)
+            _series(run, number, _resampled(run, name, at, scale))
+            for number, run in enumerate(drawn)
         ]
         yield plots.lines(caption, caption, at, series, until_s=until_s, unit=unit, steps=True)
     for run, moves in zip(comparison.runs[1:], comparison.moves[1:], strict=True):
@@ -64,9 +69,16 @@ def _body(comparison: Comparison) -> Iterator[str]:
             yield f"<p>and {len(moves.moved) - _LISTED:,} more</p>"
 
 
+def _series(run: Run, number: int, values: list[float | None]) -> plots.Series:
+    is_dashed = number >= len(_COLOURS)
+    label = f"{run.name} (dashed)" if is_dashed else run.name
+    return plots.Series(label, values, _COLOURS[number % len(_COLOURS)], is_dashed)
+
+
 def _resampled(run: Run, name: str, at: Sequence[float], scale: float) -> list[float | None]:
-    """The latest sample at each time; None after the end of the run."""
-    times, values = run.samples.get("at", []), run.samples.get(name, [])
+    """The latest sample at each time; None after the end of the run, or if it has no samples."""
+    values = run.samples.get(name)
+    times = run.samples.get("at", []) if values else []
     found: list[float | None] = []
     place = -1
     for moment in at:
