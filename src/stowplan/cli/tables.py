@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import click
 
@@ -12,6 +13,9 @@ from stowplan.present.tables import format_table
 
 OutputFormat: TypeAlias = Literal["json", "yaml"]
 F = TypeVar("F", bound=Callable[..., Any])
+
+#: Control characters that JSON may hold unescaped, and that a terminal may obey.
+_CONTROLS: Final = re.compile(r"[\x7f-\x9f]")
 
 
 def output_option(*, default: OutputFormat | None = None) -> Callable[[F], F]:
@@ -45,7 +49,8 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 def format_object(value: object, output: OutputFormat) -> str:
     """Format plain data (dicts, lists, scalars), ending in a newline."""
     if output == "json":
-        return json.dumps(value, indent=4, ensure_ascii=False) + "\n"
+        text = json.dumps(value, indent=4, ensure_ascii=False)
+        return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
     from stowplan.loader.yaml_text import dump_yaml  # a slow import that most commands do not need
 
     return dump_yaml(value)

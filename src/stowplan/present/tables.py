@@ -14,7 +14,7 @@ def format_table(
     """Columns under headers, aligned to the left, ending in a newline. `upper` is for words, and
     not for headers that are names.
     """
-    lines = [[header.upper() if upper else header for header in headers]]
+    lines = [[printable(header.upper() if upper else header) for header in headers]]
     for row in rows:
         if len(row) != len(headers):
             raise ValueError(f"a row of {len(row)} cells under {len(headers)} headers: {row!r}")

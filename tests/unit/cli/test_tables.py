@@ -21,6 +21,15 @@ def test_objects() -> None:
         assert "é" in text
 
 
+def test_json_has_no_raw_control_characters() -> None:
+    controls = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0)]))
+    value = {f"é{controls}": [f"船{controls}"]}
+    text = format_object(value, "json")
+    assert json.loads(text) == value
+    assert text.replace("\n", "").isprintable()
+    assert "é" in text
+
+
 def test_printing(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(["A"], [["x"]])
     print_object({"a": 1}, "yaml")

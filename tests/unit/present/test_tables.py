@@ -28,6 +28,11 @@ def test_cells_cannot_break_the_line_or_move_the_cursor() -> None:
     )
 
 
+def test_headers_cannot_either() -> None:
+    assert format_table(["a\x1b[31mred\x07"], []) == "A\\x1b[31MRED\\x07\n"
+    assert format_table(["a\x9b31m"], [], upper=False) == "a\\x9b31m\n"
+
+
 def test_a_row_of_another_length_is_a_mistake() -> None:
     with pytest.raises(ValueError, match="a row of 1 cells under 2 headers"):
         format_table(["A", "B"], [["x"]])
