@@ -2,6 +2,9 @@
 
 Used by `recorder` and `simulator_export`. As kube-scheduler-simulator does it, service accounts and
 owners are taken off pods, as they would have to exist; placements stay unless they are not wanted.
+
+A claim of a generic ephemeral volume belongs to the UID of a pod that does not exist here, and no
+controller makes another. So pods name these claims, as they name those of other volumes.
 """
 
 from __future__ import annotations
@@ -64,12 +67,13 @@ def as_new(
             raise NotAnObject(f"`{part}` is not a mapping")
     if kind == "Pod":
         made.pop("status", None)
-        made["spec"] = _new_pod_spec(made.get("spec") or {}, place=place)
+        made["spec"] = _new_pod_spec(made.get("spec") or {}, metadata["name"], place=place)
     elif kind == "PersistentVolume":
         made.pop("status", None)
         made["spec"] = _new_volume_spec(made.get("spec") or {})
     elif kind == "PersistentVolumeClaim":
         made.pop("status", None)
+        made["metadata"].pop("ownerReferences", None)
     elif kind == "Node":
         made["status"] = _new_node_status(made.get("status") or {})
     return made
@@ -123,12 +127,24 @@ def _new_metadata(metadata: Json, *, keeps_owners: bool) -> Json:
     return made
 
 
-def _new_pod_spec(spec: Json, *, place: bool) -> Json:
+def _new_pod_spec(spec: Json, pod: str, *, place: bool) -> Json:
     dropped = (*_NOT_OF_PODS, *(() if place else ("nodeName",)))
     made = {key: value for key, value in spec.items() if key not in dropped}
+    volumes = made.get("volumes")
+    if isinstance(volumes, list):
+        made["volumes"] = [_with_named_claim(volume, pod) for volume in volumes]
     if made.get("priorityClassName"):
         made.pop("priority", None)  # admission works it out again
     return made
+
+
+def _with_named_claim(volume: Any, pod: str) -> Any:
+    """The volume; one that is ephemeral names the claim that was made for the pod."""
+    if not isinstance(volume, dict) or "ephemeral" not in volume:
+        return volume
+    claim = {"claimName": f"{pod}-{volume.get('name')}"}
+    kept = {key: value for key, value in volume.items() if key != "ephemeral"}
+    return {**kept, "persistentVolumeClaim": claim}
 
 
 def _new_node_status(status: Json) -> Json:
