@@ -14,7 +14,8 @@ A recording is gzipped JSON lines, which `zcat` and `jq` can read:
 | `gzip_lines` | lines that stay readable after a kill, and around damage |
 | `entries` | the types of lines |
 | `decisions` | attempts of schedulers, from events and from our ledger |
-| `scrub` | which fields of an object are kept; hashes of names |
+| `scrub` | which fields of an object are kept |
+| `hashing` | keyed hashes of names |
 | `files` | one file, or a folder of files rotated by size and time |
 | `recorder` | records a live cluster |
 | `folder` | names of the files in a folder |

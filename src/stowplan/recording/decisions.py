@@ -6,6 +6,7 @@ messages can quote anything, so they are not recorded.
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
@@ -47,6 +48,9 @@ class SchedulingEvent(Wire, frozen=True):
     series: Series | None = None
 
 
+#: kube-scheduler's note. Other controllers can write any text in a `Scheduled` event.
+_ASSIGNED: Final = re.compile(r"Successfully assigned \S+ to (\S+)")
+
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", True, SchedulingEvent)
 
 
@@ -82,13 +86,15 @@ def of_event(event: SchedulingEvent) -> Decision | None:
     pod = event.regarding
     if result is None or pod.kind != "Pod" or not pod.name:
         return None
-    # "Successfully assigned default/web to node-1"
-    _, _, node = event.note.rpartition(" to ")
+    node = ""
+    if result == SCHEDULED:
+        found = _ASSIGNED.fullmatch(event.note)
+        node = "" if found is None else found[1]
     return Decision(
         pod=f"{pod.namespace}/{pod.name}",
         uid=pod.uid,
         result=result,
-        node=node if result == SCHEDULED and " " not in node else "",
+        node=node,
         scheduler=event.reporting_controller,
         source=EVENT,
         attempt=event.series.count if event.series is not None else 0,

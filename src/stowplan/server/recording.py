@@ -144,7 +144,7 @@ class RecordingProcess(AttemptWriter):
                     log.info(what, extra=kv(folder=str(self._folder)))
                 elif text.startswith("Warning: "):
                     why = text.removeprefix("Warning: ")
-                    log.warning("The recording is incomplete", extra=kv(err=why))
+                    log.warning("The recorder warned", extra=kv(err=why))
                 elif text:
                     self._said = text
 
