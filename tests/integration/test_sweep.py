@@ -58,6 +58,19 @@ class Killer(Plugin):
             os.kill(os.getpid(), signal.SIGKILL)
         return 0
 """
+PLUGIN = """
+from stowplan import Plugin
+from sweep_helper import WEIGHT
+
+class One(Plugin):
+    name = "One"
+
+    def score(self, state, pod, node):
+        return WEIGHT
+
+class Two(One):
+    pass
+"""
 #: A scenario that lasts as long as there is a file `hold` beside it.
 HELD = """
 import time
@@ -202,6 +215,38 @@ def test_the_task_of_a_killed_worker_is_repeated(folder: Path) -> None:
     done = sweep(folder, "sweep.yaml", "--workers", "2", "--results", "given-up", code=1)
     assert "FAIL scenario, k, seed 0: its worker was killed each time" in done.stderr
     assert [row["configuration"] for row in rows(folder / "given-up")] == ["plain"]
+
+
+def test_a_sweep_in_another_folder_notices_changed_code_and_layouts(folder: Path) -> None:
+    for name, text in (
+        ("sweep_plugin.py", PLUGIN),
+        ("sweep_helper.py", "WEIGHT = 1\n"),
+        ("pods.csv", "cores\n1\n2\n"),
+        ("layout.yaml", "fields: {cpu: {column: cores, factor: 1}}\n"),
+    ):
+        (folder / name).write_text(text)
+    text = (
+        "workloads: [{trace: pods.csv, columns: layout.yaml, nodes: trace.yaml}]\n"
+        "plugins: ['sweep_plugin:One']\n"
+    )
+    (folder / "sweep.yaml").write_text(text)
+    outside, file = folder.parent, f"{folder.name}/sweep.yaml"
+
+    def cpu(*how: str) -> float:
+        done = sweep(outside, file, "--workers", "1", *how)
+        assert "finished before" not in done.stderr
+        (row,) = rows(Path(how[1]) if how else folder / "sweep-results")
+        return float(row["cpu"])
+
+    first = cpu()
+    assert cpu("--results", str(folder / "on-dask"), "--dask", "local") == first
+    (folder / "layout.yaml").write_text("fields: {cpu: {column: cores, factor: 2}}\n")
+    assert cpu() == pytest.approx(2 * first)
+    (folder / "sweep_helper.py").write_text("WEIGHT = 2\n")
+    cpu()
+    (folder / "sweep.yaml").write_text(text.replace(":One", ":Two"))
+    cpu()
+    assert "1 of 1 tasks were finished before" in sweep(outside, file).stderr
 
 
 def test_an_interrupt_while_workers_start_is_told_in_a_line(folder: Path) -> None:

@@ -23,18 +23,21 @@ from stowplan.sim.results.comparing import FIGURES
 from stowplan.sim.results.files import read_prices
 from stowplan.sim.scenarios.manifests import plain
 from stowplan.sim.scenarios.scheduling import read_scheduling
+from stowplan.sim.sweep.dependencies import answers
 from stowplan.sim.sweep.inputs import check_workload
 from stowplan.sim.sweep.places import parts_of, with_value
 from stowplan.sim.sweep.tasks import (
     Kind,
     Task,
     Workload,
-    hash_of,
+    check_file,
     inputs_of,
     make_task,
+    plugin_hash,
     text_of,
 )
 from stowplan.sim.traces.dice import Dice
+from stowplan.sim.traces.layout import find_layout, layout_names
 from stowplan.sim.traces.model import ReadCounts
 from stowplan.workloads.fields import Fields, read_yaml
 
@@ -119,6 +122,8 @@ def read_sweep(file: Path) -> Sweep:
 class _Reader:
     def __init__(self, file: Path) -> None:
         self._file = file
+        #: Workers may run in another folder.
+        self._folder = file.resolve().parent
         document = read_yaml(file)
         if not isinstance(document, dict):
             raise ConfigError("expected a mapping with `workloads`", where=str(file))
@@ -127,16 +132,15 @@ class _Reader:
 
     def read(self) -> Sweep:
         fields = self._fields
-        plugins = {each: self._plugin_hash(each) for each in fields.texts("plugins")}
-        # Workers may run in another folder.
-        plugins = {self._absolute_plugin(each): digest for each, digest in plugins.items()}
+        named = [self._plugin(each) for each in fields.texts("plugins")]
         registry = read_scheduling(
             None,
-            list(plugins),
-            folder=self._file.parent,
+            named,
+            folder=self._folder,
             where_config="",
             where_plugins=fields.where("plugins"),
         ).registry
+        plugins = {each: plugin_hash(each, self._folder) for each in named}
         workloads = [self._workload(each, plugins) for each in fields.items("workloads")]
         self._once([each.name for each in workloads], "workloads")
         bases = self._bases()
@@ -158,7 +162,9 @@ class _Reader:
             for sample in samples:
                 config = self._config(name, base, parameters, sample, registry)
                 for workload, seed in product(workloads, seeds):
-                    task = make_task(workload, name, sample, seed, config, plugins, prices)
+                    task = make_task(
+                        workload, name, sample, seed, config, plugins, prices, str(self._folder)
+                    )
                     tasks.setdefault(task.key, task)
         names = tuple(each.name for each in parameters)
         different = len({text_of(sample) for sample in samples})
@@ -187,8 +193,9 @@ class _Reader:
                 fields.fail(f"`{name}` does not go with `{kind}`", at=name)
         file = self._file.parent / fields.required_text(kind)
         nodes = self._file.parent / fields.text("nodes") if "nodes" in fields else None
+        columns, node_columns = (self._layout(fields, name) for name in ("columns", "nodeColumns"))
         try:
-            inputs = inputs_of(kind, file, nodes)
+            inputs = inputs_of(kind, file, nodes, (columns, node_columns))
         except ConfigError as problem:
             raise ConfigError(f"{problem}", where=fields.where(kind)) from None
         workload = Workload(
@@ -197,8 +204,8 @@ class _Reader:
             file=str(file.resolve()),
             nodes="" if nodes is None else str(nodes.resolve()),
             workload=fields.text("workload", "*"),
-            columns=fields.text("columns"),
-            node_columns=fields.text("nodeColumns"),
+            columns=columns,
+            node_columns=node_columns,
             limit=fields.whole("limit") if "limit" in fields else None,
             reschedule=fields.flag("reschedule"),
             inputs=inputs,
@@ -209,6 +216,25 @@ class _Reader:
             raise ConfigError(f"{problem}", where=fields.where(kind)) from None
         self._readings.append((Path(workload.file), reading))
         return workload
+
+    def _layout(self, fields: Fields, name: str) -> str:
+        """The path of a file with a layout, or the name of a built-in one."""
+        written = fields.text(name)
+        if not written or written in layout_names():
+            return written
+        path = self._folder / written
+        if not answers(path.is_file):
+            fields.fail(
+                f"`{name}`: {written!r:.80} is neither a file nor one of the built-in layouts"
+                f" {', '.join(layout_names())}. Fix: correct the path; it is relative to the folder"
+                " of the sweep's file",
+                at=name,
+            )
+        try:
+            find_layout(str(path))
+        except ConfigError as problem:
+            raise ConfigError(f"{problem}", where=fields.where(name)) from None
+        return str(path)
 
     # Configurations
 
@@ -337,19 +363,23 @@ class _Reader:
             self._fields.fail("`seeds` must be a list of whole numbers, or how many", at="seeds")
         return list(seeds)
 
-    def _plugin_hash(self, named: str) -> str:
-        place = named.rpartition(":")[0]
-        return hash_of(self._file.parent / place) if place.endswith(".py") else named
-
-    def _absolute_plugin(self, named: str) -> str:
+    def _plugin(self, named: str) -> str:
+        """The name of a plugin, with an absolute path."""
         place, colon, path = named.rpartition(":")
         if not place.endswith(".py"):
             return named
-        return f"{(self._file.parent / place).resolve()}{colon}{path}"
+        file = self._folder / place
+        try:
+            check_file(file)
+        except ConfigError as problem:
+            raise ConfigError(f"{problem}", where=self._fields.where("plugins")) from None
+        return f"{file.resolve()}{colon}{path}"
 
     def _once(self, names: list[str], field: str) -> None:
+        found: set[str] = set()
         for name in names:
-            if names.count(name) > 1:
+            if name in found:
                 self._fields.fail(
                     f"two {field} are called {name}. Fix: give each a `name`", at=field
                 )
+            found.add(name)

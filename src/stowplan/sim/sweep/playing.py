@@ -28,7 +28,7 @@ from stowplan.sim.scenarios import Cluster, Options, Outcome, play_trace, run_sc
 from stowplan.sim.scenarios.report import DecisionLog
 from stowplan.sim.scenarios.scheduling import read_scheduling
 from stowplan.sim.sweep.inputs import read_scenario, read_trace
-from stowplan.sim.sweep.tasks import Task, Workload, inputs_of
+from stowplan.sim.sweep.tasks import Task, Workload, inputs_of, plugin_hash
 
 #: Every N-th decision is verified on a rebuilt cluster.
 _VERIFIED: Final = 100
@@ -78,7 +78,7 @@ def play(task: Task, keeps_run: bool = False, keeps_decisions: bool = False) -> 
         )
     with _alone:
         _prepare()
-        _check(task.workload)
+        _check_inputs(task.workload)
         began = time.process_time()
         sink = _Sink(keeps_decisions)
         outcome = _outcome(task, DecisionLog(sink.write))
@@ -103,15 +103,27 @@ def _prepare() -> None:
     grow_without_collecting()
 
 
-def _check(workload: Workload) -> None:
+def _check_inputs(workload: Workload) -> None:
     """Raise ConfigError if the files differ from those that were hashed into the key."""
     nodes = Path(workload.nodes) if workload.nodes else None
-    if inputs_of(workload.kind, Path(workload.file), nodes) != workload.inputs:
-        raise ConfigError(
-            "has other contents than when the sweep began, or on another machine. Fix: leave "
-            "inputs alone while a sweep runs, and give all workers the same files",
-            where=workload.file,
-        )
+    layouts = (workload.columns, workload.node_columns)
+    if inputs_of(workload.kind, Path(workload.file), nodes, layouts) != workload.inputs:
+        raise _changed(workload.file)
+
+
+def _check_plugins(task: Task) -> None:
+    """Raise ConfigError if the code of a loaded plugin differs likewise."""
+    for named, expected in task.plugins.items():
+        if plugin_hash(named, Path(task.folder)) != expected:
+            raise _changed(named)
+
+
+def _changed(what: str) -> ConfigError:
+    return ConfigError(
+        "or a file that it refers to has other contents than when the sweep began, or on another"
+        " machine. Fix: leave inputs alone while a sweep runs, and give all workers the same files",
+        where=what,
+    )
 
 
 def _outcome(task: Task, log: DecisionLog) -> Outcome:
@@ -131,10 +143,11 @@ def _outcome(task: Task, log: DecisionLog) -> Outcome:
     scheduling = read_scheduling(
         task.config,
         list(task.plugins),
-        folder=Path(),
+        folder=Path(task.folder),
         where_config=task.label,
         where_plugins="plugins",
     )
+    _check_plugins(task)
     if workload.kind == "scenario":
         playable = read_scenario(workload, task.seed, task.plugins)
         options = playable.prepare(options)

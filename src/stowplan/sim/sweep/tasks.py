@@ -1,15 +1,16 @@
 """The tasks of a sweep: a workload, a configuration and a seed each.
 
 The key of a task is a hash of everything that its results depend on, and of nothing else. It
-includes the contents of files but not their paths, so files can be moved. The files of a folder of
-recordings also count by name: names give their order, and notes of gaps quote them.
+includes the contents of files but not their paths, so files can be moved. `dependencies` says which
+other files they refer to. The files of a folder of recordings also count by name: names give their
+order, and notes of gaps quote them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -17,15 +18,11 @@ import msgspec
 
 from stowplan import __version__
 from stowplan.errors import ConfigError
-from stowplan.loader.files import read_file
-from stowplan.loader.malformed import Malformed
-from stowplan.loader.yaml_text import load_yaml_all
 from stowplan.recording.reading import recording_files
+from stowplan.sim.sweep.dependencies import answers, named_files, plugin_files
+from stowplan.sim.traces.layout import layout_names
 
 FORMAT: Final = "stowplan/sweep/v1"
-_NAMING: Final = (".yaml", ".yml")
-#: Larger files are exports of clusters, which refer to no other files.
-_NAMING_BYTES: Final = 1 << 20
 _MISSING: Final = (
     "no such file. Fix: correct the path; it is relative to the folder of the sweep's file"
 )
@@ -41,7 +38,9 @@ class Inputs(msgspec.Struct, frozen=True):
     #: The names of these files in a folder of recordings; empty for a single file.
     names: tuple[str, ...] = ()
     nodes: str = ""
-    #: Other files that YAML files among these refer to, in a fixed order.
+    #: Of `columns` and `nodeColumns`; a built-in layout by its name.
+    layouts: tuple[str, ...] = ()
+    #: Other files that YAML and Python files among these refer to, in a fixed order.
     others: tuple[str, ...] = ()
 
 
@@ -57,6 +56,7 @@ class Workload(msgspec.Struct, frozen=True, omit_defaults=True):
     nodes: str = ""
     #: The name of a workload in a performance-config.yaml.
     workload: str = "*"
+    #: Files with layouts, or names of built-in ones.
     columns: str = ""
     node_columns: str = ""
     limit: int | None = None
@@ -74,8 +74,11 @@ class Task(msgspec.Struct, frozen=True):
     seed: int
     #: None: the scenario's own, or kube-scheduler's defaults.
     config: dict[str, Any] | None
-    plugins: tuple[str, ...]
+    #: Hashes of their code by name; paths are absolute.
+    plugins: dict[str, str]
     prices: dict[str, float]
+    #: The folder of the sweep's file, where modules of plugins can be.
+    folder: str = ""
     version: str = __version__
 
     @property
@@ -94,12 +97,13 @@ def make_task(
     config: dict[str, Any] | None,
     plugins: Mapping[str, str],
     prices: dict[str, float],
+    folder: str = "",
 ) -> Task:
-    """Create a task with its key. `plugins` maps names to hashes of their files."""
+    """Create a task with its key. `plugins` maps names to hashes of their code."""
     content = msgspec.structs.asdict(workload)
-    for name in ("name", "file", "nodes"):
+    for name in ("name", "file", "nodes", "columns", "node_columns"):
         content.pop(name)
-    subject = [FORMAT, __version__, content, config, sorted(plugins.values()), seed, prices]
+    subject = [FORMAT, __version__, content, config, list(plugins.values()), seed, prices]
     subject += [workload.name, configuration, dict(parameters)]  # the row has them
     digest = hashlib.sha256(msgspec.json.encode(subject, order="deterministic")).hexdigest()
     return Task(
@@ -109,8 +113,9 @@ def make_task(
         dict(parameters),
         seed,
         config,
-        tuple(plugins),
+        dict(plugins),
         prices,
+        folder,
     )
 
 
@@ -128,30 +133,51 @@ def hash_of(file: Path) -> str:
         raise _unreadable(file, problem) from None
 
 
-def inputs_of(kind: Kind, file: Path, nodes: Path | None) -> Inputs:
-    """Hash all files of a workload. Raises ConfigError."""
+def plugin_hash(named: str, folder: Path) -> str:
+    """Hash the class and the code of a loaded plugin. Raises ConfigError."""
+    place, _, path = named.rpartition(":")
+    subject = [path if place.endswith(".py") else named, *map(hash_of, plugin_files(named, folder))]
+    return hashlib.sha256(msgspec.json.encode(subject)).hexdigest()
+
+
+def inputs_of(kind: Kind, file: Path, nodes: Path | None, layouts: Sequence[str] = ()) -> Inputs:
+    """Hash all files of a workload. `layouts` are files or built-in names. Raises ConfigError."""
     files: Sequence[Path] = [file]
-    is_folder = kind == "recording" and _answers(file.is_dir)
+    is_folder = kind == "recording" and answers(file.is_dir)
     if is_folder:
         files = recording_files(file)
     given = [*files, *([] if nodes is None else [nodes])]
     for each in given:
-        _check_file(each)
+        check_file(each)
     return Inputs(
         tuple(map(hash_of, files)),
         tuple(each.name for each in files) if is_folder else (),
         "" if nodes is None else hash_of(nodes),
-        tuple(map(hash_of, _others(given))),
+        tuple(map(_layout_hash, layouts)),
+        tuple(map(hash_of, named_files(given))),
     )
 
 
-def _check_file(file: Path) -> None:
+def _layout_hash(layout: str) -> str:
+    if not layout or layout in layout_names():
+        return layout
+    check_file(Path(layout))
+    return hash_of(Path(layout))
+
+
+def check_file(file: Path) -> None:
+    """Raise ConfigError for what is not a regular file."""
     try:
         mode = file.stat().st_mode
     except FileNotFoundError:
         raise ConfigError(_MISSING, where=str(file)) from None
     except OSError as problem:  # such as a name that is too long
         raise _unreadable(file, problem) from None
+    except ValueError:
+        shown = str(file).replace("\0", "\\0")
+        raise ConfigError(
+            "its name has a null character. Fix: correct the path", where=shown
+        ) from None
     if stat.S_ISDIR(mode):
         raise ConfigError("is a folder. Fix: give one of its files", where=str(file))
     if not stat.S_ISREG(mode):
@@ -163,48 +189,3 @@ def _unreadable(file: Path, problem: OSError) -> ConfigError:
         f"cannot be read: {problem.strerror}. Fix: give a file that this account can read",
         where=str(file),
     )
-
-
-def _others(given: Sequence[Path]) -> list[Path]:
-    """Files that YAML files refer to, directly or through others."""
-    known = {file.resolve() for file in given}
-    found: list[Path] = []
-    waiting = [file.resolve() for file in given]
-    while waiting:
-        file = waiting.pop(0)
-        if file.suffix not in _NAMING or file.stat().st_size >= _NAMING_BYTES:
-            continue
-        for named in _named_in(file):
-            if named not in known:
-                known.add(named)
-                found.append(named)
-                waiting.append(named)
-    return found
-
-
-def _named_in(file: Path) -> list[Path]:
-    try:
-        documents = load_yaml_all(read_file(file))
-    except Malformed:
-        return []  # the reader of the workload reports it
-    named: list[Path] = []
-    values: list[Any] = list(documents)
-    while values:
-        value = values.pop(0)
-        if isinstance(value, dict):
-            values += value.values()
-        elif isinstance(value, list):
-            values += value
-        elif isinstance(value, str) and 0 < len(value) < 256 and "\n" not in value:
-            # `my_file.py:Class` refers to a plugin.
-            path = file.parent / value.partition(":")[0]
-            if _answers(path.is_file):
-                named.append(path.resolve())
-    return named
-
-
-def _answers(question: Callable[[], bool]) -> bool:
-    try:
-        return question()
-    except OSError:  # a name that is too long
-        return False

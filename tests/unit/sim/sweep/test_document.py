@@ -175,7 +175,7 @@ PARAMETER = 'parameters: {image: {path: "%s", values: [1]}}\n'
         (WORKLOAD + "configurations: [{config: none.yaml}]", r"sweep.yaml:2: config.*none.yaml: "),
         ("workloads: [{trace: sweep.yaml}]", r"sweep.yaml:1: workload: .*: is not a trace"),
         (WORKLOAD + "configurations: [{config: {}}]", "`name` must be given"),
-        (WORKLOAD + "plugins: [none.py:Plugin]", "none.py: cannot be read"),
+        (WORKLOAD + "plugins: [none.py:Plugin]", r"sweep.yaml:2: .*none.py: no such file"),
         (WORKLOAD + "prices: none.yaml", r"sweep.yaml:2: sweep: .*none.yaml: cannot be read"),
     ],
 )  # fmt: skip

@@ -20,7 +20,7 @@ from stowplan.sim.sweep.tasks import Inputs, Task, Workload
 
 def task(key: str) -> Task:
     workload = Workload("w", "trace", "/w.yaml", Inputs(()))
-    return Task(key, workload, "", {}, 0, None, (), {})
+    return Task(key, workload, "", {}, 0, None, {}, {})
 
 
 def row(key: str, **changes: Any) -> dict[str, Any]:
