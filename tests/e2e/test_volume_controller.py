@@ -10,6 +10,7 @@ import asyncio
 
 import pytest
 
+from stowplan.apiserver.ephemeral_volumes import EphemeralVolumes
 from stowplan.apiserver.kubelet import KubeletOptions
 from stowplan.apiserver.server import ApiServer
 from stowplan.apiserver.volume_controller import VolumeController, VolumeControllerOptions
@@ -24,7 +25,8 @@ PERIOD_S = 1.0
 NEVER = VolumeControllerOptions(provision_delay_s=1e6)
 CONTROLLERS = (
     "persistentvolume-binder-controller,persistentvolume-protection-controller,"
-    "persistentvolumeclaim-protection-controller"
+    "persistentvolumeclaim-protection-controller,ephemeral-volume-controller,"
+    "garbage-collector-controller"
 )
 
 
@@ -33,9 +35,11 @@ async def test_claims_and_volumes_end_as_with_kube_controller_manager() -> None:
     server = ApiServer(kubelet=KubeletOptions(enabled=False))
     period = f"--pvclaimbinder-sync-period={PERIOD_S}s"
     async with real(CONTROLLERS, period) as theirs, embedded(server) as ours:
-        controller = VolumeController(server.store, server.rest.deleter, NEVER)
-        running = asyncio.create_task(controller.run())
+        volumes = VolumeController(server.store, server.rest.deleter, NEVER)
+        ephemeral = EphemeralVolumes(server.store, server.rest.writer, server.rest.deleter)
+        running = [asyncio.create_task(each.run()) for each in (volumes, ephemeral)]
         try:
             await assert_same(CASES, World, ours, theirs, again_after_s=2 * PERIOD_S)
         finally:
-            running.cancel()
+            for each in running:
+                each.cancel()

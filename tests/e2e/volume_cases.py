@@ -25,6 +25,10 @@ class World(Case):
     def claims_path(self) -> str:
         return f"/api/v1/namespaces/{self.name}/persistentvolumeclaims"
 
+    @property
+    def pods_path(self) -> str:
+        return f"/api/v1/namespaces/{self.name}/pods"
+
     async def create_class(
         self, mode: str = "Immediate", provisioner: str = NO_PROVISIONER
     ) -> None:
@@ -76,6 +80,25 @@ class World(Case):
     async def delete_claim(self, name: str) -> None:
         await self.send("DELETE", f"{self.claims_path}/{name}")
 
+    async def create_pod(self, name: str, *volumes: str) -> None:
+        """A pod with generic ephemeral volumes, which stays pending."""
+        spec = {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+            "storageClassName": self.name,
+        }
+        template = {"metadata": {"labels": {"l": "1"}, "annotations": {"a": "b"}}, "spec": spec}
+        body = {
+            "containers": [{"name": "main", "image": "i"}],
+            "volumes": [
+                {"name": each, "ephemeral": {"volumeClaimTemplate": template}} for each in volumes
+            ],
+        }
+        await self.send("POST", self.pods_path, {"metadata": {"name": name}, "spec": body})
+
+    async def delete_pod(self, name: str) -> None:
+        await self.send("DELETE", f"{self.pods_path}/{name}?gracePeriodSeconds=0")
+
     async def delete_volume(self, name: str) -> None:
         """Though it is in use, which a real one is protected against."""
         path = f"{VOLUMES}/{self.name}-{name}"
@@ -100,6 +123,11 @@ def _claim_view(claim: Json) -> Json:
     return {
         "volume": claim["spec"].get("volumeName", ""),
         "annotations": claim["metadata"].get("annotations", {}),
+        "labels": claim["metadata"].get("labels", {}),
+        "owners": [
+            {name: value for name, value in owner.items() if name != "uid"}
+            for owner in claim["metadata"].get("ownerReferences", ())
+        ],
         "status": claim["status"],
     }
 
@@ -169,6 +197,31 @@ async def _claims_with_promises(world: World) -> None:
 
 async def _another_promise(world: World) -> None:
     await world.create_volume("too-late", promised_to="data")
+
+
+# Claims of ephemeral volumes
+
+
+async def _ephemeral(world: World) -> None:
+    await world.create_class()
+    await world.create_volume("first", "1Gi")
+    await world.create_volume("second", "2Gi")
+    await world.create_claim("theirs-scratch", "9Gi")
+    await world.create_pod("mine", "scratch")
+    await world.create_pod("theirs", "scratch")
+
+
+async def _claim_lost(world: World) -> None:
+    await world.delete_claim("mine-scratch")
+
+
+async def _other_claim_lost(world: World) -> None:
+    await world.delete_claim("theirs-scratch")
+
+
+async def _pods_gone(world: World) -> None:
+    await world.delete_pod("mine")
+    await world.delete_pod("theirs")
 
 
 # Claims that name their volume
@@ -270,4 +323,5 @@ CASES: dict[str, list[Step[World]]] = {
     "immediate": [_to_be_made],
     "for-a-node": [_to_be_made_for_a_node, _select_node],
     "no-class": [_classless, _class_arrives],
+    "ephemeral": [_ephemeral, _claim_lost, _other_claim_lost, _pods_gone],
 }

@@ -12,6 +12,7 @@ from random import Random
 
 from stowplan.apiserver import admission
 from stowplan.apiserver.claim_controller import ClaimController
+from stowplan.apiserver.ephemeral_volumes import EphemeralVolumes
 from stowplan.apiserver.faults import Fault
 from stowplan.apiserver.history import Json
 from stowplan.apiserver.kinds import PODS
@@ -69,8 +70,12 @@ class EmbeddedCluster:
         )
         self.kubelet = Kubelet(self.store, self.rest.deleter, self._kubelet_options)
         self.volume_controller: VolumeController | None = None
+        self.ephemeral_volumes: EphemeralVolumes | None = None
         if volumes is not None and volumes.enabled:
             self.volume_controller = VolumeController(self.store, self.rest.deleter, volumes)
+            self.ephemeral_volumes = EphemeralVolumes(
+                self.store, self.rest.writer, self.rest.deleter
+            )
         self.workload_controller: WorkloadController | None = None
         if workloads is not None and workloads.enabled:
             self.workload_controller = WorkloadController(
@@ -101,6 +106,7 @@ class EmbeddedCluster:
         controllers = (
             self.kubelet,
             self.volume_controller,
+            self.ephemeral_volumes,
             self.workload_controller,
             self.claim_controller,
         )
@@ -112,6 +118,9 @@ class EmbeddedCluster:
             self._controllers.append(running)
         if self.volume_controller is not None:
             running = asyncio.create_task(self.volume_controller.run(), name="pretend-volumes")
+            self._controllers.append(running)
+        if self.ephemeral_volumes is not None:
+            running = asyncio.create_task(self.ephemeral_volumes.run(), name="ephemeral-volumes")
             self._controllers.append(running)
         if self.workload_controller is not None:
             running = asyncio.create_task(self.workload_controller.run(), name="workloads")

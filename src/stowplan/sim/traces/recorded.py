@@ -3,8 +3,8 @@
 Used by `recorder` and `simulator_export`. As kube-scheduler-simulator does it, service accounts and
 owners are taken off pods, as they would have to exist; placements stay unless they are not wanted.
 
-A claim of a generic ephemeral volume belongs to the UID of a pod that does not exist here, and no
-controller makes another. So pods name these claims, as they name those of other volumes.
+A claim of a generic ephemeral volume belongs to the UID of a pod that does not exist here. So pods
+name these claims, as they name those of other volumes, and have the volumes that were recorded.
 """
 
 from __future__ import annotations
