@@ -77,7 +77,7 @@ def _series(run: Run, number: int, values: list[float | None]) -> plots.Series:
 
 def _resampled(run: Run, name: str, at: Sequence[float], scale: float) -> list[float | None]:
     """The latest sample at each time; None after the end of the run, or if it has no samples."""
-    values = run.samples.get(name)
+    values = run.samples.get(name, [])
     times = run.samples.get("at", []) if values else []
     found: list[float | None] = []
     place = -1
