@@ -114,7 +114,7 @@ def sweep(
         click.echo("\ninterrupted before the first task", err=True)
         raise
     if asked.repeated:
-        click.echo(f"Warning: {asked.repeated}", err=True)
+        click.echo(f"Warning: {printable(asked.repeated)}", err=True)
     for option, name in named:
         if name in COSTS and not any(task.prices for task in asked.tasks):
             raise ConfigError(
@@ -154,8 +154,8 @@ def sweep(
 def _failures(progress: Progress, failed: Sequence[dict[str, object]]) -> int:
     for task in progress.lost:
         click.secho(
-            f"FAIL {task.label}: its worker was killed each time, perhaps for lack of memory. "
-            "Fix: fewer --workers, then run the same command again",
+            f"FAIL {printable(task.label)}: its worker was killed each time, perhaps for lack of "
+            "memory. Fix: fewer --workers, then run the same command again",
             fg="red",
             err=True,
         )

@@ -1,9 +1,13 @@
-"""The results of a sweep as a self-contained HTML page: means, and plots of figures that differ."""
+"""The results of a sweep as a self-contained HTML page: means, and plots of figures that differ.
+
+Its size is bounded for any number of tasks, workloads and parameters; what is left out is said.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from html import escape
+from itertools import islice
 from statistics import fmean
 from typing import Any, Final
 
@@ -16,6 +20,12 @@ from stowplan.sim.sweep.tasks import text_of
 _BARS: Final = 40
 #: A parameter with more values than this is drawn as dots.
 _VALUES: Final = 12
+#: Maximum numbers of dots in a plot, of headings and plots, of cells in the table, and of
+#: characters in a label.
+_DOTS: Final = 500
+_PARTS: Final = 1000
+_CELLS: Final = 20_000
+_LABEL: Final = 200
 _LEGEND: Final = (
     "Bars: mean over seeds; lines: lowest and highest. By parameter: over all runs with that value."
 )
@@ -44,7 +54,10 @@ def _body(table: Table, sort: str) -> Iterator[str]:
         yield f'<p class="bad">{len(problems):,} runs failed, the first: '
         yield f"{escape(problems[0]['workload'])}: {escape(problems[0]['problem'])}</p>"
     headers, rows = mean_rows(table, sort=sort)
-    yield file_page.table([headers, *rows])
+    listed = rows[: max(1, _CELLS // len(headers))]
+    yield file_page.table([*map(_short, row)] for row in (headers, *listed))
+    if len(listed) < len(rows):
+        yield f"<p>and {len(rows) - len(listed):,} more combinations in results.csv</p>"
     means = {
         figure: list(dict.fromkeys(shown(figure, group.mean(figure)) for group in groups))
         for figure in known_figures()
@@ -57,16 +70,29 @@ def _body(table: Table, sort: str) -> Iterator[str]:
         yield f"<p>Equal in all combinations, as rounded here: {escape(', '.join(equal))}.</p>"
     if plotted:
         yield f"<p>{_LEGEND}</p>"
-    for figure in plotted:
+    parts = _plots(table, plotted, _by_workload(groups), _by_workload(groups_of(table, sort=sort)))
+    yield from islice(parts, _PARTS)
+    if next(parts, None) is not None:
+        yield "<p>More plots would make this page too large. All figures are in results.csv.</p>"
+
+
+def _plots(
+    table: Table,
+    figures: list[str],
+    groups: dict[str, list[Group]],
+    ordered: dict[str, list[Group]],
+) -> Iterator[str]:
+    for figure in figures:
         words = FIGURES[figure][1]
         yield f"<h2>{escape(words)} <small>{figure}</small></h2>"
-        for workload in dict.fromkeys(group.workload for group in groups):
-            yield f"<h3>{escape(workload)}</h3>"
-            yield from _figure(table, figure, words, workload, sort)
+        for workload in groups:
+            yield f"<h3>{escape(_short(workload))}</h3>"
+            yield from _figure(table, figure, words, groups[workload], ordered[workload])
 
 
-def _figure(table: Table, figure: str, words: str, workload: str, sort: str) -> Iterator[str]:
-    groups, ordered = (_groups(table, workload, each) for each in ("", sort))
+def _figure(
+    table: Table, figure: str, words: str, groups: list[Group], ordered: list[Group]
+) -> Iterator[str]:
     texts = {shown(figure, group.mean(figure)) for group in groups}
     if len(groups) > 1 and len(texts) == 1:
         yield f"<p>{escape(texts.pop())} in all combinations</p>"
@@ -81,23 +107,36 @@ def _figure(table: Table, figure: str, words: str, workload: str, sort: str) -> 
             by_value.setdefault(text_of(group.parameters[name]), []).extend(group.rows)
         if len(by_value) < 2:
             continue
-        yield f"<h3><small>by {escape(name)}</small></h3>"
+        heading = f"by {_short(name)}"
         if len(by_value) <= _VALUES:
+            yield f"<h3><small>{escape(heading)}</small></h3>"
             bars = [_bar(value, figure, rows) for value, rows in by_value.items()]
-            yield plots.bars(f"{words} by {name}", bars)
+            yield plots.bars(f"{words} {heading}", bars)
         elif all(isinstance(group.parameters[name], int | float) for group in groups):
             points = [(float(group.parameters[name]), group.mean(figure)) for group in groups]
-            yield dots(f"{words} by {name}", figure, points)
+            # Sorted, so that a grid does not leave out some of its values.
+            drawn = sorted(points)[:: -(-len(points) // _DOTS)]
+            if len(drawn) < len(points):
+                heading += f" ({len(drawn):,} of {len(points):,} combinations)"
+            yield f"<h3><small>{escape(heading)}</small></h3>"
+            yield dots(f"{words} {heading}", figure, drawn)
 
 
-def _groups(table: Table, workload: str, sort: str) -> list[Group]:
-    return [group for group in groups_of(table, sort=sort) if group.workload == workload]
+def _by_workload(groups: list[Group]) -> dict[str, list[Group]]:
+    found: dict[str, list[Group]] = {}
+    for group in groups:
+        found.setdefault(group.workload, []).append(group)
+    return found
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LABEL else f"{text[: _LABEL - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def _bar(label: str, figure: str, rows: list[dict[str, Any]]) -> plots.Bar:
     numbers = [row.get(figure, 0.0) for row in rows]
     mean = fmean(numbers)
-    return plots.Bar(label, mean, min(numbers), max(numbers), shown(figure, mean), "line-1")
+    return plots.Bar(_short(label), mean, min(numbers), max(numbers), shown(figure, mean), "line-1")
 
 
 def dots(title: str, figure: str, points: list[tuple[float, float]]) -> str:

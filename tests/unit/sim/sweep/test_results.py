@@ -14,7 +14,15 @@ from stowplan.sim.results.comparing import FIGURES
 from stowplan.sim.sweep.folder import JOURNAL, opened, read_results
 from stowplan.sim.sweep.page import dots, page_of
 from stowplan.sim.sweep.playing import Played
-from stowplan.sim.sweep.table import Table, csv_of, groups_of, text_table, warnings_of
+from stowplan.sim.sweep.table import (
+    Group,
+    Table,
+    csv_of,
+    groups_of,
+    mean_rows,
+    text_table,
+    warnings_of,
+)
 from stowplan.sim.sweep.tasks import Inputs, Task, Workload
 
 
@@ -121,6 +129,62 @@ def test_a_parameter_with_many_values_is_drawn_as_dots() -> None:
     page = page_of(Table("t", ("weight",), rows))
     assert page.count("<circle") >= 50
     assert "nan" not in dots("t", "cpu", [(1.0, 2.0)])
+
+
+def many_rows(count: int, *, parameters: int = 1, workloads: int = 1) -> Table:
+    names = [f"p{number}" for number in range(parameters)]
+    rows = [
+        row(
+            str(number),
+            workload=f"w{number % workloads}",
+            **dict.fromkeys(names, number),
+            **{each: float(number * place % 97) for place, each in enumerate(FIGURES)},
+        )
+        for number in range(count)
+    ]
+    return Table("t", tuple(names), rows)
+
+
+def test_the_page_of_many_combinations_has_some_of_them() -> None:
+    page = page_of(many_rows(2000))
+    assert "by p0 (500 of 2,000 combinations)" in page
+    plots = page.count('<svg class="dots"')
+    assert page.count("<circle") == 500 * plots
+    cells = len(mean_rows(many_rows(1))[0])
+    listed = page.count("<tr><td>")
+    assert 1000 < listed <= 20_000 / cells
+    assert f"and {2000 - listed:,} more combinations in results.csv" in page
+    assert len(page_of(many_rows(4000))) < 1.1 * len(page)
+
+
+@pytest.mark.parametrize(("parameters", "workloads"), [(3, 600), (40, 1)])
+def test_the_page_of_many_workloads_and_parameters_has_some_of_them(
+    parameters: int, workloads: int
+) -> None:
+    page = page_of(many_rows(600, parameters=parameters, workloads=workloads))
+    sections = sum(page.count(each) for each in ("<h2>", "<h3>", "<svg class", '<figure class="b'))
+    assert sections <= 1000
+    assert "More plots would make this page too large" in page
+    assert "More plots" not in page_of(many_rows(50, parameters=3, workloads=2))
+
+
+def test_long_values_are_shortened_in_the_page() -> None:
+    rows = [row(str(n), weight="<" * 5000 + str(n), nodes_in_use=float(n)) for n in range(2)]
+    page = page_of(Table("t", ("weight",), rows))
+    assert "&lt;" * 198 + "\N{HORIZONTAL ELLIPSIS}" in page
+    assert "&lt;" * 201 not in page
+
+
+def test_the_page_groups_its_rows_once_for_all_workloads(monkeypatch: pytest.MonkeyPatch) -> None:
+    sorts: list[str] = []
+
+    def counted(table: Table, *, sort: str = "") -> list[Group]:
+        sorts.append(sort)
+        return groups_of(table, sort=sort)
+
+    monkeypatch.setattr("stowplan.sim.sweep.page.groups_of", counted)
+    page_of(many_rows(100, workloads=50), sort="cpu")
+    assert sorts == ["", "cpu"]
 
 
 def test_the_page_plots_every_figure_that_differs() -> None:
