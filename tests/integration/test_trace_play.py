@@ -9,7 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from click.testing import CliRunner
+
 from stowplan.apiserver.kubelet import KubeletOptions
+from stowplan.cli.simulate import simulate
 from stowplan.sim.scenarios import Cluster, EntryKind, Options, Outcome, run_scenario
 from stowplan.sim.scenarios.report import figure_rows, summary
 from stowplan.sim.scenarios.trace_play import TraceProgress, play_trace
@@ -197,6 +200,18 @@ def test_tables_of_pods_and_nodes() -> None:
     assert reports[-1].finished == 23
     assert outcome.placements["default/train-a"] == "gpu"
     assert outcome.placements["default/db-0"].startswith(("fast-", "gpu"))
+
+
+def test_a_layout_is_found_beside_its_scenario(tmp_path: Path) -> None:
+    (tmp_path / "jobs.csv").write_text("id,cores\na,2\n")
+    (tmp_path / "layout.yaml").write_text("fields: {name: id, cpu: cores}\n")
+    (tmp_path / "story.yaml").write_text(
+        "cluster: {nodes: [{name: n1}]}\nsteps:\n"
+        "- workload: {trace: jobs.csv, columns: layout.yaml}\n"
+        "- expect: {pod: a, on: n1}\n"
+    )
+    done = CliRunner().invoke(simulate, [str(tmp_path / "story.yaml")], standalone_mode=False)
+    assert done.return_value == 0, done.output or done.exception
 
 
 _PLAY = """

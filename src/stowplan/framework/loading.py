@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
+import os
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 _OURS = str(Path(__file__).parents[1])
 _MOST_SHOWN = 10
+#: Names of modules that are files of users. They include the file's path, so they are unique.
+_PREFIX = "stowplan_user_"
+#: The folder from which a user's file imported a module, by the module's name.
+_neighbours: dict[str, str] = {}
 
 
 def find_plugin(named: object, registry: Registry, *, folder: Path, where: str) -> type[Plugin]:
@@ -110,7 +115,7 @@ def load_module(path: Path) -> ModuleType:
     """Run a file as a module; imports of its neighbours work, as if Python had started it."""
     if not path.is_file():
         raise ConfigError("there is no such file", where=str(path))
-    name = f"stowplan_user_{path.stem}_{abs(hash(path.resolve())):x}"
+    name = f"{_PREFIX}{path.stem}_{abs(hash(path.resolve())):x}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
@@ -188,11 +193,28 @@ def _classes(module: ModuleType) -> str:
 
 @contextmanager
 def _on_path(folder: Path) -> Iterator[None]:
-    sys.path.insert(0, str(folder))
+    """Import from a folder, also names that another folder had before."""
+    place = str(folder.resolve())
+    for name in [each for each, origin in _neighbours.items() if origin != place]:
+        first = Path(place, name.partition(".")[0])
+        if first.is_dir() or first.with_suffix(".py").is_file():
+            del _neighbours[name]
+            sys.modules.pop(name, None)
+    before, is_new = set(sys.modules), place not in map(os.path.realpath, sys.path)
+    sys.path.insert(0, place)
     try:
         yield
     finally:
-        sys.path.remove(str(folder))
+        sys.path.remove(place)
+        if is_new:
+            _neighbours.update(
+                (name, place)
+                for name in sys.modules.keys() - before
+                if str(getattr(sys.modules[name], "__file__", None) or "").startswith(
+                    place + os.sep
+                )
+                and not name.startswith(_PREFIX)
+            )
 
 
 @contextmanager

@@ -108,11 +108,18 @@ def dump_yaml(value: Any, *, sort_keys: bool = False) -> str:
     return text
 
 
+#: Characters that YAML 1.1 takes for line breaks.
+_LINE_BREAKS: Final = frozenset("\x85\u2028\u2029")
+
+
 class _Dumper(yaml.SafeDumper):
     """Quotes text that PyYAML takes for text and go-yaml does not, such as `y` and `1e3`."""
 
     def represent_text(self, text: str) -> yaml.Node:
-        return self.represent_scalar(f"{_TAG}str", text, style=None if plain(text) is text else "'")
+        style = None if plain(text) is text else "'"
+        if not _LINE_BREAKS.isdisjoint(text):
+            style = '"'  # PyYAML would break the line there
+        return self.represent_scalar(f"{_TAG}str", text, style=style)
 
 
 _Dumper.add_representer(str, _Dumper.represent_text)

@@ -49,10 +49,32 @@ def test_plugins_of_files_and_known_ones(tmp_path: Path, named: str) -> None:
 
 def test_modules_are_found_in_the_folder(tmp_path: Path) -> None:
     (tmp_path / "mine_as_a_module.py").write_text(GOOD)
-    try:
-        assert find(tmp_path, "mine_as_a_module:SsdOnly").name == "SsdOnly"
-    finally:
-        del sys.modules["mine_as_a_module"]
+    assert find(tmp_path, "mine_as_a_module:SsdOnly").name == "SsdOnly"
+
+
+@pytest.mark.parametrize("named", ["mine.py:SsdOnly", "mine:SsdOnly"])
+def test_equal_names_in_two_folders_are_two_modules(tmp_path: Path, named: str) -> None:
+    text = "import neighbour.names\n" + GOOD.replace('"SsdOnly"', "neighbour.names.NAME")
+    for folder in ("One", "Two", "One"):
+        package = tmp_path / folder / "neighbour"
+        package.mkdir(parents=True, exist_ok=True)
+        (package / "__init__.py").touch()
+        (package / "names.py").write_text(f"NAME = '{folder}'")
+        assert find(tmp_path / folder, named, text).name == folder
+        again = find(tmp_path / folder, "mine:SsdOnly", text)
+        assert find(tmp_path / folder, "mine:SsdOnly", text) is again
+
+
+def test_modules_of_the_path_are_loaded_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "on_the_path.py").write_text(GOOD)
+    monkeypatch.syspath_prepend(tmp_path)
+    found = find(tmp_path, "on_the_path:SsdOnly")
+    (tmp_path / "elsewhere").mkdir()
+    find(tmp_path / "elsewhere", "mine.py:SsdOnly")
+    assert find(tmp_path, "on_the_path:SsdOnly") is found
+    del sys.modules["on_the_path"]
 
 
 def test_a_file_that_runs_a_scheduler_starts_none(tmp_path: Path) -> None:

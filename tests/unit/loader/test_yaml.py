@@ -87,7 +87,11 @@ def test_limits(text: str, limits: Limits) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["y", "n", "1e3", "0o17", "1_0", "on", "2001-01-01", "1:30", "a b"]
+    "text",
+    [
+        *("y", "n", "1e3", "0o17", "1_0", "on", "2001-01-01", "1:30", "a b"),
+        *("a\x85b", "1\x85", "a\u2028b", "\u2029", "a\n\x85b"),
+    ],
 )
 def test_what_is_written_is_read_as_the_same_text(text: str) -> None:
     written = dump_yaml({text: [text]})

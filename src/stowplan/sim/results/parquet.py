@@ -25,5 +25,5 @@ def write_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[obje
         arrays.append(arrow.array(values))
     try:
         parquet.write_table(arrow.table(arrays, names=list(columns)), str(path))
-    except OSError as problem:
+    except (OSError, UnicodeError) as problem:  # a path that is not UTF-8
         raise ConfigError(f"cannot be written: {problem}", where=str(path)) from None

@@ -38,6 +38,7 @@ from stowplan.sim.scenarios.manifests import Manifests, plain
 from stowplan.sim.scenarios.references import read_reference
 from stowplan.sim.scenarios.scheduling import Scheduling, read_scheduling
 from stowplan.sim.traces import generate, load_trace
+from stowplan.sim.traces.layout import layout_in
 from stowplan.sim.traces.model import DisruptionKind
 from stowplan.workloads.fields import Fields, Located, read_yaml, seconds
 from stowplan.workloads.load import find_performance_config, read_workloads, select
@@ -273,9 +274,9 @@ class _Reader:
         load = partial(
             load_trace,
             path,
-            columns=fields.text("columns") or None,
+            columns=layout_in(folder, fields.text("columns")) or None,
             nodes=folder / nodes if nodes else None,
-            node_columns=fields.text("nodeColumns") or None,
+            node_columns=layout_in(folder, fields.text("nodeColumns")) or None,
             limit=fields.whole("limit") if "limit" in fields else None,
             skip_broken=fields.flag("skipBroken"),
             reschedule=fields.flag("reschedule"),

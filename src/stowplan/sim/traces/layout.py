@@ -116,6 +116,11 @@ def find_layout(name: str) -> Layout:
     return read_layout(read_yaml(file), file)
 
 
+def layout_in(folder: Path, written: str) -> str:
+    """What `find_layout` accepts: a file's path is relative to the folder."""
+    return written if not written or written in layout_names() else str(folder / written)
+
+
 def read_layout(value: object, file: Path) -> Layout:
     """Read a layout from its mapping."""
     top = Fields(file, value, "layout", TOP)
