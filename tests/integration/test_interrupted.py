@@ -67,6 +67,38 @@ def test_a_closed_pipe_ends_it_quietly(argv: tuple[str, ...], tmp_path: Path) ->
     assert (own, process.returncode) == ([], 141)
 
 
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("--help",),
+        ("--version",),
+        ("config", "defaults"),
+        ("simulate", str(ROOT / "examples/scenarios/preemption.yaml"), "-o", "json"),
+    ],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_is_one_line(argv: tuple[str, ...], unbuffered: str) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*STOWPLAN, *argv],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+            timeout=60,
+        )
+    expected = "Error: standard output cannot be written: No space left on device\n"
+    assert (done.stderr, done.returncode) == (expected, 2)
+
+
+def test_without_standard_output_there_is_no_error() -> None:
+    script = 'exec "$@" >&-'
+    command = ["sh", "-c", script, "sh", *STOWPLAN, "--version"]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=60)
+    assert (done.stderr, done.returncode) == ("", 0)
+
+
 def test_a_closed_pipe_ends_the_control_planes_commands_quietly(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)

@@ -84,7 +84,7 @@ def _open(file: str) -> BinaryIO:
 
 def _answer_all(answering: Judge | Stream, source: BinaryIO, where: str) -> int:
     """Answer every question, and return the exit code."""
-    out = sys.stdout.buffer
+    out = sys.stdout
     # A program that writes questions one at a time waits for each answer.
     at_once = source is sys.stdin.buffer or sys.stdout.isatty()
     progress = _Progress(source)
@@ -96,7 +96,7 @@ def _answer_all(answering: Judge | Stream, source: BinaryIO, where: str) -> int:
                 _check_is_text(each, where)
             said = answering.answer_text(each.text, each.number, is_yaml=each.is_yaml)
             failed = failed or "error" in said
-            out.write(msgspec.json.encode(said) + b"\n")
+            out.write(f"{msgspec.json.encode(said).decode()}\n")
             if at_once:
                 out.flush()
             progress.passed(each.number, len(each.text))

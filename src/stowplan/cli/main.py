@@ -18,7 +18,13 @@ from click.shell_completion import CompletionItem
 from stowplan import __version__
 from stowplan.cli.groups import CommandGroup
 from stowplan.errors import ConfigError, StowplanError
-from stowplan.present.pipes import EXIT_PIPE_CLOSED, drop_output, is_stdout_closed, watch_stdout
+from stowplan.present.pipes import (
+    EXIT_PIPE_CLOSED,
+    drop_output,
+    is_stdout_closed,
+    stdout_problem,
+    watch_stdout,
+)
 from stowplan.present.sigterm import EXIT_TERMINATED, sigterm_as_ctrl_c
 
 ENV_PREFIX: Final = "STOWPLAN"
@@ -217,10 +223,13 @@ def main(
     if code == EXIT_INTERRUPTED and termination.has_come:
         code = EXIT_TERMINATED
     try:
-        sys.stdout.flush()
+        if sys.stdout is not None:  # as it is with `>&-`
+            sys.stdout.flush()
     except (BrokenPipeError, KeyboardInterrupt):
         code = EXIT_PIPE_CLOSED
-    if code == EXIT_PIPE_CLOSED:
+    except OSError as problem:
+        code = code or _lost_output(problem)
+    if code == EXIT_PIPE_CLOSED or stdout_problem() is not None:
         drop_output()
     sys.exit(EXIT_PIPE_CLOSED if is_stdout_closed() else code)
 
@@ -246,6 +255,8 @@ def _run(command: click.Command, prog_name: str, argv: list[str]) -> int:
         _say(*(str(error).splitlines() or [type(error).__name__]))
         return error.exit_code
     except OSError as error:
+        if error is stdout_problem():
+            return _lost_output(error)
         # Even asking whether a file exists can fail: no permission, or a name that is too long.
         file = str(error.filename)
         if not any(given == file or given.endswith(f"={file}") for given in argv):
@@ -257,6 +268,11 @@ def _run(command: click.Command, prog_name: str, argv: list[str]) -> int:
     except PipeClosed:
         return EXIT_PIPE_CLOSED
     return code if isinstance(code, int) else 0
+
+
+def _lost_output(problem: OSError) -> int:
+    _say(f"standard output cannot be written: {problem.strerror}")
+    return ConfigError.exit_code
 
 
 def _say(*errors: str) -> None:
