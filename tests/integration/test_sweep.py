@@ -353,6 +353,7 @@ def test_mistakes_are_one_line(folder: Path, arguments: list[str], problem: str)
     done = sweep(folder, *arguments, code=2)
     assert done.stderr.startswith(problem)
     assert len(done.stderr.splitlines()) == 1
+    assert not (folder / "sweep-results").exists(), "nothing was run"
 
 
 def test_without_dask_there_is_the_command_that_installs_it(folder: Path) -> None:

@@ -12,7 +12,7 @@ from stowplan.cli.options import file_option, html_option
 from stowplan.cli.played import write
 from stowplan.cli.tables import OutputFormat, output_option, print_object
 from stowplan.output_file import check_output_file
-from stowplan.present.tables import printable
+from stowplan.present.tables import counted, printable
 
 if TYPE_CHECKING:
     from stowplan.sim.results.comparing import Comparison
@@ -73,11 +73,14 @@ def compare(
     """
     from stowplan.sim.results.comparing import compare as compared
     from stowplan.sim.results.conditions import parse_condition
-    from stowplan.sim.results.files import load, name_of, named, read_prices
+    from stowplan.sim.results.files import load, named, names_of, read_prices
     from stowplan.sim.results.text import data_of, text_of
 
     if names and len(names) != len(files):
-        raise click.UsageError(f"--name is given {len(names)} times for {len(files)} files.")
+        raise click.UsageError(
+            f"--name gives {counted(len(names), 'name')} for {counted(len(files), 'run')}."
+            " Fix: give it once for each file"
+        )
     for path, option in ((html, "--html"), (pods, "--pods")):
         check_output_file(path, option, inputs=[*files, prices])
     if pods is not None:
@@ -86,11 +89,23 @@ def compare(
         check_format(pods, "--pods")
     asked = [parse_condition(text) for text in conditions]
     table = read_prices(prices) if prices is not None else {}
+    for path in files:
+        if path.is_dir():
+            from stowplan.sim.sweep.folder import check_no_sweep
+
+            check_no_sweep(path)
     runs = [load(path, prices=table) for path in files]
-    comparison = compared(named(runs, names or map(name_of, files, runs)))
+    comparison = compared(named(runs, names or names_of(files, runs)))
     failed = [text for each in asked for text in each.failures(comparison)]
     for text in _warnings(comparison, prices):
         click.echo(f"Warning: {printable(text)}", err=True)
+    if output is None:
+        click.echo(text_of(comparison), nl=False)
+    else:
+        print_object(data_of(comparison), output)
+    for text in failed:
+        click.secho(f"FAIL {printable(text)}", fg="red", err=True)
+    # After the figures, which are wanted even if a file cannot be written.
     if html is not None:
         from stowplan.sim.results.page import page_of
 
@@ -99,12 +114,6 @@ def compare(
         from stowplan.sim.results.pod_table import write_pods
 
         write_pods(comparison.runs, pods)
-    if output is None:
-        click.echo(text_of(comparison), nl=False)
-    else:
-        print_object(data_of(comparison), output)
-    for text in failed:
-        click.secho(f"FAIL {printable(text)}", fg="red", err=True)
     return EXIT_FAILED if failed else 0
 
 

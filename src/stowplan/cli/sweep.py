@@ -113,8 +113,8 @@ def sweep(
     except KeyboardInterrupt:
         click.echo("\ninterrupted before the first task", err=True)
         raise
-    if asked.repeated:
-        click.echo(f"Warning: {printable(asked.repeated)}", err=True)
+    for text in asked.warnings:
+        click.echo(f"Warning: {printable(text)}", err=True)
     for option, name in named:
         if name in COSTS and not any(task.prices for task in asked.tasks):
             raise ConfigError(
@@ -124,19 +124,22 @@ def sweep(
     folder_path = results or file.with_name(f"{file.stem}-results")
     count = workers or _cores()
     shown = SweepProgress(sys.stderr)
-    with opened(folder_path, keeps=sorted(set(kept))) as folder:
-        try:
-            with _runner(dask, count, kept) as runner:
-                table, progress = run_sweep(asked, folder, runner, shown, sort=sort)
-        except KeyboardInterrupt:
-            shown.end()
-            click.echo(
-                f"\ninterrupted; {shown.done:,} of {len(asked.tasks):,} tasks are finished, "
-                f"and kept in {folder_path}. To go on: {own_command()} {shlex.join(sys.argv[1:])}",
-                err=True,
-            )
-            raise
+    try:
+        # The runner first: a Dask cluster that cannot be reached leaves no folder behind.
+        with (
+            _runner(dask, count, kept) as runner,
+            opened(folder_path, keeps=sorted(set(kept))) as folder,
+        ):
+            table, progress = run_sweep(asked, folder, runner, shown, sort=sort)
+    except KeyboardInterrupt:
         shown.end()
+        click.echo(
+            f"\ninterrupted; {shown.done:,} of {len(asked.tasks):,} tasks are finished, "
+            f"and kept in {folder_path}. To go on: {own_command()} {shlex.join(sys.argv[1:])}",
+            err=True,
+        )
+        raise
+    shown.end()
     for text in warnings_of(table):
         click.echo(f"Warning: {printable(text)}", err=True)
     if output == "table":

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stowplan.errors import ConfigError
+from stowplan.present.tables import counted
 from stowplan.recording.folder import files_in
 from stowplan.sim.results.comparing import figures_of
 from stowplan.sim.results.extras import needed
@@ -26,6 +27,10 @@ class Results:
     rows: list[dict[str, Any]] = field(default_factory=list)
     #: Folders of sweeps that kept no runs.
     without_runs: list[Path] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        frames = ".summary" if self.without_runs else ".summary, .pods, .utilisation"
+        return f"Results({counted(len(self.rows), 'run')}: {frames})"
 
     @cached_property
     def summary(self) -> Any:

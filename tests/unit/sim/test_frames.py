@@ -39,6 +39,7 @@ def test_results_are_frames(tmp_path: Path) -> None:
         "default/new": False,
         "default/waits": True,
     }
+    assert repr(results) == "Results(2 runs: .summary, .pods, .utilisation)"
     assert list(results.utilisation.columns) == ["run", *SAMPLED]
     assert len(results.utilisation) == 4
 
@@ -82,6 +83,7 @@ def test_a_sweep_is_its_rows_and_its_runs(tmp_path: Path) -> None:
         folder.write_results([row])
     results = stowplan.sim.load(tmp_path / "sweep")
     assert results.summary["weight"].tolist() == [3]
+    assert repr(results) == "Results(1 run: .summary)"
     with pytest.raises(ConfigError, match=r"has no runs\. Fix: run the sweep again"):
         _ = results.pods
     (tmp_path / "sweep" / "runs").mkdir()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from stowplan.sim.results.run import Run, percentile
+from stowplan.sim.results.run import Gap, Run, percentile
 
 Unit: TypeAlias = Literal["s", "%", "", "nodes", "money"]
 
@@ -110,6 +111,20 @@ def few_shared_pods(first: Run, other: Run) -> str:
         f"{first.name} and {other.name} share {count}. Pods are matched by name; the runs may be"
         " of different workloads"
     )
+
+
+def shared_gaps(runs: Sequence[Run]) -> dict[tuple[str, ...], list[Gap]]:
+    """Gaps by the names of the runs that have them: replays have those of their recording."""
+    holders: dict[tuple[Gap, int], list[str]] = {}
+    for run in runs:
+        seen: Counter[Gap] = Counter()
+        for gap in run.gaps:
+            seen[gap] += 1  # equal gaps of one run all count
+            holders.setdefault((gap, seen[gap]), []).append(run.name)
+    found: dict[tuple[str, ...], list[Gap]] = {}
+    for (gap, _), names in holders.items():
+        found.setdefault(tuple(names), []).append(gap)
+    return found
 
 
 def shown(name: str, number: float) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import os
 import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import zip_longest
+from itertools import compress, zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -44,7 +45,17 @@ def save(run: Run, path: Path) -> None:
         # No time in the header: equal runs are equal files.
         path.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
     except OSError as problem:
-        raise ConfigError(f"cannot be written: {problem.strerror}", where=str(path)) from None
+        raise unwritable(path, problem) from None
+
+
+def unwritable(path: Path, problem: OSError) -> ConfigError:
+    # Libraries put texts of their own into `strerror`.
+    reason = os.strerror(problem.errno) if problem.errno else problem
+    return ConfigError(
+        f"cannot be written: {reason}. Fix: name a file on a disk with free space, that this"
+        " account can write",
+        where=str(path),
+    )
 
 
 def load(path: str | Path, *, prices: Mapping[str, float] | None = None) -> Run:
@@ -101,6 +112,18 @@ def name_of(path: Path, run: Run) -> str:
     if _SWEEP_KEY.fullmatch(path.name):
         return run.name
     return path.resolve().name if path.name in ("", "..") else path.name
+
+
+def names_of(paths: Sequence[Path], runs: Sequence[Run]) -> list[str]:
+    """As `name_of`. Runs that sweeps kept are named by the parts in which they differ."""
+    names = list(map(name_of, paths, runs))
+    kept = [index for index, path in enumerate(paths) if _SWEEP_KEY.fullmatch(path.name)]
+    parts = [names[index].split(", ") for index in kept]
+    if len({len(each) for each in parts}) == 1:  # else they have different parameters
+        differs = [len(set(column)) > 1 for column in zip(*parts, strict=True)]
+        for index, each in zip(kept, parts, strict=True):
+            names[index] = ", ".join(compress(each, differs)) or names[index]
+    return names
 
 
 def named(runs: Sequence[Run], names: Iterable[str]) -> list[Run]:

@@ -7,7 +7,8 @@ from html import escape
 from typing import Final
 
 from stowplan.console import file_page, plots
-from stowplan.sim.results.comparing import FIGURES, Comparison, shown
+from stowplan.present.tables import counted
+from stowplan.sim.results.comparing import FIGURES, Comparison, shared_gaps, shown
 from stowplan.sim.results.run import Run
 
 #: Points of a line.
@@ -40,11 +41,10 @@ def _body(comparison: Comparison) -> Iterator[str]:
         if any(figures[name] for figures in comparison.figures):
             rows.append([words, *(shown(name, each[name]) for each in comparison.figures)])
     yield file_page.table(rows)
-    for run in comparison.runs:
-        if run.gaps:
-            yield f"<h2>{len(run.gaps):,} gaps in {escape(run.name)}</h2>"
-            shown_gaps = [(f"{each.at:,.1f} s", each.note) for each in run.gaps[:_LISTED]]
-            yield file_page.table([("at", "changes may be missing"), *shown_gaps])
+    for holders, gaps in shared_gaps(comparison.runs).items():
+        yield f"<h2>{counted(len(gaps), 'gap')} in {escape(' / '.join(holders))}</h2>"
+        shown_gaps = [(f"{each.at:,.1f} s", each.note) for each in gaps[:_LISTED]]
+        yield file_page.table([("at", "changes may be missing"), *shown_gaps])
     until_s = max(run.seconds for run in comparison.runs)
     at = [until_s * number / (_POINTS - 1) for number in range(_POINTS)]
     drawn = comparison.runs[:_DRAWN]

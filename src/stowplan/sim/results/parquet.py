@@ -7,6 +7,7 @@ from pathlib import Path
 
 from stowplan.errors import ConfigError
 from stowplan.sim.results.extras import needed
+from stowplan.sim.results.files import unwritable
 
 
 def write_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -25,5 +26,9 @@ def write_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[obje
         arrays.append(arrow.array(values))
     try:
         parquet.write_table(arrow.table(arrays, names=list(columns)), str(path))
-    except (OSError, UnicodeError) as problem:  # a path that is not UTF-8
-        raise ConfigError(f"cannot be written: {problem}", where=str(path)) from None
+    except OSError as problem:
+        raise unwritable(path, problem) from None
+    except UnicodeError as problem:  # a path that is not UTF-8
+        raise ConfigError(
+            f"cannot be written: {problem}. Fix: give a path in UTF-8", where=str(path)
+        ) from None

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from stowplan.errors import ConfigError
 from stowplan.sim.results.extras import needed
+from stowplan.sim.results.files import unwritable
 from stowplan.sim.results.parquet import write_table
 from stowplan.sim.results.run import PodLife, Run
 
@@ -69,4 +70,4 @@ def write_pods(runs: Sequence[Run], path: Path) -> None:
             writer.writerow(COLUMNS)
             writer.writerows(pod_rows(runs))
     except OSError as problem:
-        raise ConfigError(f"cannot be written: {problem.strerror}", where=str(path)) from None
+        raise unwritable(path, problem) from None

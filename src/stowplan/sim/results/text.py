@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from stowplan.present.tables import counted, format_table, printable
-from stowplan.sim.results.comparing import FIGURES, Comparison, Moves, shown
-from stowplan.sim.results.run import Run
+from stowplan.sim.results.comparing import FIGURES, Comparison, Moves, shared_gaps, shown
+from stowplan.sim.results.run import Gap
 
 _LISTED: Final = 10
 _GAPS: Final = 5
@@ -21,21 +22,17 @@ def text_of(comparison: Comparison) -> str:
         if any(figures[name] for figures in comparison.figures)
     ]
     text = format_table(("", *names), rows, upper=False)
-    for run in comparison.runs:
-        text += _gaps_text(run)
+    for holders, gaps in shared_gaps(comparison.runs).items():
+        text += _gaps_text(" / ".join(holders), gaps)
     for run, moves in zip(comparison.runs[1:], comparison.moves[1:], strict=True):
         text += _moves_text(printable(run.name), moves)
     return text
 
 
-def _gaps_text(run: Run) -> str:
-    if not run.gaps:
-        return ""
-    shown = "".join(f"  {each.at:,.1f} s: {printable(each.note)}\n" for each in run.gaps[:_GAPS])
-    more = f"  and {len(run.gaps) - _GAPS:,} more\n" if len(run.gaps) > _GAPS else ""
-    return (
-        f"\n{printable(run.name)}: {counted(len(run.gaps), 'gap')} in the recording\n{shown}{more}"
-    )
+def _gaps_text(names: str, gaps: Sequence[Gap]) -> str:
+    listed = "".join(f"  {each.at:,.1f} s: {printable(each.note)}\n" for each in gaps[:_GAPS])
+    more = f"  and {len(gaps) - _GAPS:,} more\n" if len(gaps) > _GAPS else ""
+    return f"\n{printable(names)}: {counted(len(gaps), 'gap')} in the recording\n{listed}{more}"
 
 
 def _moves_text(name: str, moves: Moves) -> str:

@@ -16,14 +16,17 @@ from typing import Any, Final
 from stowplan.config.load import parse_object, parse_tree, read_text
 from stowplan.config.types import API_VERSION, KIND
 from stowplan.errors import ConfigError
+from stowplan.framework.loading import find_plugin
 from stowplan.framework.registry import Registry
 from stowplan.present.tables import counted
+from stowplan.recording.folder import SUFFIX, files_in
 from stowplan.scheduler.assembly import plugin_errors
 from stowplan.sim.results.comparing import FIGURES
 from stowplan.sim.results.files import read_prices
 from stowplan.sim.scenarios.manifests import plain
 from stowplan.sim.scenarios.scheduling import read_scheduling
 from stowplan.sim.sweep.dependencies import answers
+from stowplan.sim.sweep.effects import Effects
 from stowplan.sim.sweep.inputs import check_workload
 from stowplan.sim.sweep.places import parts_of, with_value
 from stowplan.sim.sweep.tasks import (
@@ -79,8 +82,8 @@ class Sweep:
     name: str
     parameters: tuple[str, ...]
     tasks: tuple[Task, ...]
-    #: A sentence if random search drew the same values more than once, or nothing.
-    repeated: str = ""
+    #: Sentences about what has no effect: equal samples, plugins in no profile, equal seeds.
+    warnings: tuple[str, ...] = ()
     #: Broken rows and gaps of each workload's trace or recording, with its path.
     readings: Sequence[tuple[Path, ReadCounts]] = ()
 
@@ -114,6 +117,11 @@ def _name_of(workload: Path) -> str:
     return Path(workload.name.removesuffix(".gz")).stem
 
 
+def _has_other_names(kind: Kind, folder: Path) -> bool:
+    """Whether a folder has recordings, and none under a name that a recorder gives in folders."""
+    return kind == "recording" and any(folder.glob(f"*{SUFFIX}")) and not files_in(folder)
+
+
 def read_sweep(file: Path) -> Sweep:
     """Read and validate a file. Raises ConfigError with file, line and field."""
     return _Reader(file).read()
@@ -129,17 +137,26 @@ class _Reader:
             raise ConfigError("expected a mapping with `workloads`", where=str(file))
         self._fields = Fields(file, document, "sweep", _FIELDS)
         self._readings: list[tuple[Path, ReadCounts]] = []
+        #: Names of workloads that are the same for every seed.
+        self._without_seed: list[str] = []
 
     def read(self) -> Sweep:
         fields = self._fields
-        named = [self._plugin(each) for each in fields.texts("plugins")]
+        written = fields.texts("plugins")
+        named = [self._plugin(each) for each in written]
+        where_plugins = fields.where("plugins")
         registry = read_scheduling(
             None,
             named,
             folder=self._folder,
             where_config="",
-            where_plugins=fields.where("plugins"),
+            where_plugins=where_plugins,
         ).registry
+        classes = [
+            find_plugin(each, registry, folder=self._folder, where=where_plugins) for each in named
+        ]
+        names_of_plugins = [each.name for each in classes]
+        effects = Effects(dict(zip(names_of_plugins, written, strict=True)), registry)
         plugins = {each: plugin_hash(each, self._folder) for each in named}
         workloads = [self._workload(each, plugins) for each in fields.items("workloads")]
         self._once([each.name for each in workloads], "workloads")
@@ -160,7 +177,7 @@ class _Reader:
         tasks: dict[str, Task] = {}
         for name, base in bases:
             for sample in samples:
-                config = self._config(name, base, parameters, sample, registry)
+                config = self._config(name, base, parameters, sample, registry, effects)
                 for workload, seed in product(workloads, seeds):
                     task = make_task(
                         workload, name, sample, seed, config, plugins, prices, str(self._folder)
@@ -168,14 +185,18 @@ class _Reader:
                     tasks.setdefault(task.key, task)
         names = tuple(each.name for each in parameters)
         different = len({text_of(sample) for sample in samples})
-        repeated = ""
+        warnings = []
         if "random" in fields.inner("search", _SEARCH) and different < len(samples):
-            repeated = (
+            warnings.append(
                 f"{fields.where('search')}: {len(samples):,} random samples gave"
                 f" {counted(different, 'distinct combination')} of values; each runs once"
             )
+        warnings += [
+            f"{self._file}: {text}"
+            for text in effects.warnings(seeds=len(set(seeds)), without_seed=self._without_seed)
+        ]
         name = fields.text("name") or self._file.stem
-        return Sweep(name, names, tuple(tasks.values()), repeated, self._readings)
+        return Sweep(name, names, tuple(tasks.values()), tuple(warnings), self._readings)
 
     # Workloads
 
@@ -197,7 +218,8 @@ class _Reader:
         try:
             inputs = inputs_of(kind, file, nodes, (columns, node_columns))
         except ConfigError as problem:
-            raise ConfigError(f"{problem}", where=fields.where(kind)) from None
+            more = ". Or list its files as workloads" if _has_other_names(kind, file) else ""
+            raise ConfigError(f"{problem}{more}", where=fields.where(kind)) from None
         workload = Workload(
             name=fields.text("name") or _name_of(file),
             kind=kind,
@@ -211,10 +233,12 @@ class _Reader:
             inputs=inputs,
         )
         try:
-            reading = check_workload(workload, plugins)
+            reading, has_seed = check_workload(workload, plugins)
         except ConfigError as problem:
             raise ConfigError(f"{problem}", where=fields.where(kind)) from None
         self._readings.append((Path(workload.file), reading))
+        if not has_seed:
+            self._without_seed.append(workload.name)
         return workload
 
     def _layout(self, fields: Fields, name: str) -> str:
@@ -271,6 +295,7 @@ class _Reader:
         parameters: list[_Parameter],
         sample: Mapping[str, Any],
         registry: Registry,
+        effects: Effects,
     ) -> dict[str, Any] | None:
         if base is None and not parameters:
             return None
@@ -286,7 +311,8 @@ class _Reader:
                     raise ConfigError(f"{parameter.name}: {problem}", where=where) from None
         chosen = [f"{key}={text_of(value)}" for key, value in sample.items()]
         where = ", ".join([f"{self._file}: configuration {name}".rstrip(), *chosen])
-        parse_object(tree, where=where, check=partial(plugin_errors, registry=registry))
+        check = partial(plugin_errors, registry=registry)
+        effects.add(parse_object(tree, where=where, check=check))
         return tree
 
     # Parameters

@@ -18,6 +18,7 @@ import msgspec
 from stowplan.errors import ConfigError
 from stowplan.loader.files import read_lines
 from stowplan.loader.json_text import UNREADABLE, json_decoder
+from stowplan.recording.folder import files_in
 from stowplan.sim.sweep.playing import Played
 from stowplan.sim.sweep.tasks import Task
 
@@ -111,6 +112,18 @@ def read_results(path: Path) -> list[Row]:
             where=str(path),
         )
     return [row for _, row in _rows_in(path / RESULTS)]
+
+
+def check_no_sweep(path: Path) -> None:
+    """Raise ConfigError for the folder of a sweep or its runs, which is not a single run."""
+    for folder in (path, path.parent) if path.name == RUNS else (path,):
+        if has_results(folder) and not files_in(path):
+            raise ConfigError(
+                f"is the folder of a sweep. Fix: give files of its folder {RUNS}, which"
+                " `stowplan sweep --keep runs` fills; results.csv has their names in the column"
+                " `task`",
+                where=str(path),
+            )
 
 
 def run_file(path: Path, key: str) -> Path:

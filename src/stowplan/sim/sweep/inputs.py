@@ -12,12 +12,17 @@ from stowplan.sim.traces.load import load_replay, load_trace
 from stowplan.sim.traces.model import ReadCounts, Trace
 
 
-def check_workload(workload: Workload, plugins: Collection[str]) -> ReadCounts:
-    """Read a workload, and report broken rows and gaps. Raises ConfigError if it is invalid."""
+def check_workload(workload: Workload, plugins: Collection[str]) -> tuple[ReadCounts, bool]:
+    """Read a workload: its broken rows and gaps, and whether it can differ from seed to seed.
+
+    Raises ConfigError if it is invalid.
+    """
     if workload.kind == "scenario":
         read_scenario(workload, 0, plugins)
-        return ReadCounts()
-    return read_trace(workload, 0).reading
+        return ReadCounts(), True
+    trace = read_trace(workload, 0)
+    # A generated trace names its seed in its source.
+    return trace.reading, any(source.endswith("(seed 0)") for source in trace.sources)
 
 
 def read_trace(workload: Workload, seed: int) -> Trace:

@@ -10,6 +10,7 @@ import pytest
 from stowplan.errors import ConfigError
 from stowplan.sim.sweep.document import read_sweep
 from stowplan.sim.sweep.places import parts_of, with_value
+from tests.unit.sim.results.test_results import recorded
 
 SCENARIO = """
 cluster: {nodes: [{name: n1, cpu: 4}]}
@@ -94,11 +95,11 @@ def test_equal_samples_of_random_search_are_reported(folder: Path) -> None:
     text = f"{WORKLOAD}parameters: {{w: {{path: '{WEIGHT}', values: [1, 2]}}}}\n"
     sweep = read(folder, f"{text}search: {{random: 9}}")
     assert len(sweep.tasks) == 2
-    assert sweep.repeated == (
+    assert sweep.warnings == (
         f"{folder / 'sweep.yaml'}:3: sweep: 9 random samples gave 2 distinct combinations of "
-        "values; each runs once"
+        "values; each runs once",
     )
-    assert read(folder, text).repeated == ""
+    assert read(folder, text).warnings == ()
 
 
 def test_random_search_draws_the_same_again(folder: Path) -> None:
@@ -190,3 +191,69 @@ def test_a_grid_that_is_too_large(folder: Path) -> None:
     text = f"a: {{path: parallelism, values: [{many}]}}, b: {{path: p, values: [{many}]}}"
     with pytest.raises(ConfigError, match=r"the grid has 159,201 configurations"):
         read(folder, f"{WORKLOAD}parameters: {{{text}}}")
+
+
+PLUGIN = """
+from stowplan import Plugin
+
+class OnZoneA(Plugin):
+    name = "OnZoneA"
+
+    def score(self, state, pod, node):
+        return 0
+"""
+
+
+def test_plugins_that_no_configuration_enables_are_reported(folder: Path) -> None:
+    (folder / "p.py").write_text(PLUGIN)
+    text = f"{WORKLOAD}plugins: [p.py:OnZoneA]\n"
+    plain = "{name: a, config: {}}"
+    enabled = "{name: b, config: {profiles: [{plugins: {score: {enabled: [{name: OnZoneA}]}}}]}}"
+    warning = (
+        f"{folder / 'sweep.yaml'}: p.py:OnZoneA is enabled in no profile of any configuration."
+        " Fix: enable it in profiles[].plugins"
+    )
+    assert read(folder, f"{text}configurations: [{plain}]").warnings == (warning,)
+    assert read(folder, f"{text}configurations: [{plain}, {enabled}]").warnings == ()
+    assert read(folder, text).warnings == (), "it joins the default profile"
+    path = "profiles[0].plugins.score.enabled[%s].weight"
+    for name, expected in (("ImageLocality", (warning,)), ("OnZoneA", ())):
+        parameters = f"parameters: {{w: {{path: '{path % name}', values: [1, 2]}}}}"
+        assert read(folder, text + parameters).warnings == expected
+
+
+GENERATED = """
+generate:
+  pools: [{name: node, count: 1, cpu: 4}]
+  applications: [{name: a, cpu: 1}]
+  arrivals: {count: 1, over: 1m}
+"""
+
+
+def test_seeds_of_workloads_that_are_the_same_for_each_are_reported(folder: Path) -> None:
+    recorded(folder / "monday.jsonl.gz")
+    (folder / "generated.yaml").write_text(GENERATED)
+    both = "workloads: [{recording: monday.jsonl.gz}, {name: again, trace: monday.jsonl.gz}]\n"
+    random = "configurations: [{name: a, config: {profiles: [{tieBreak: random%s}]}}]\n"
+    (warning,) = read(folder, f"{both}seeds: 3").warnings
+    assert warning.startswith(
+        f"{folder / 'sweep.yaml'}: monday, again are the same for every seed, and no configuration"
+        " has `tieBreak: random`"
+    )
+    assert read(folder, both).warnings == ()
+    assert read(folder, f"{both}seeds: [4]").warnings == ()
+    assert read(folder, f"{both}seeds: 3\n{random % ''}").warnings == ()
+    assert read(folder, f"{both}seeds: 3\n{random % ', tieBreakSeed: 1'}").warnings == (warning,)
+    seeded = f"workloads: [{{trace: generated.yaml}}, {WORKLOAD[12:-2]}]\nseeds: 3"
+    assert read(folder, seeded).warnings == ()
+
+
+def test_a_folder_of_recordings_with_other_names(folder: Path) -> None:
+    (folder / "days").mkdir()
+    text = "workloads: [{recording: days}]"
+    with pytest.raises(ConfigError) as empty:
+        read(folder, text)
+    assert "as workloads" not in str(empty.value)
+    recorded(folder / "days" / "monday.jsonl.gz")
+    with pytest.raises(ConfigError, match=r"monday\.jsonl\.gz\. Or list its files as workloads$"):
+        read(folder, text)
