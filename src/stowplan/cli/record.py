@@ -40,7 +40,6 @@ from stowplan.recording.scrub import Hashed
 from stowplan.server.serving import run_on_loop, stop_on_signals
 
 _USER_AGENT: Final = f"stowplan/{__version__} record"
-_LEAST_SIZE: Final = 1 << 20
 
 
 @click.command()
@@ -66,7 +65,7 @@ _LEAST_SIZE: Final = 1 << 20
     default="24h",
     show_default=True,
     metavar="DURATION",
-    help="PATH is a folder: begin a new file after this time.",
+    help="PATH is a folder: begin a new file after this time; 0 is no limit.",
 )
 @click.option(
     "--keep",
@@ -104,8 +103,9 @@ def record(
 
     PATH is a file whose name ends with .gz, or a folder (it exists, or the name ends with /) for
     files that are rotated by size and time. A recording that exists is continued, unless its names
-    are hashed. Pods, nodes, volumes and whatever else schedulers look at are listed once and then
-    watched; the cluster is only read, whatever scheduler serves it.
+    are hashed. --for 0 is no limit, as without --for. Pods, nodes, volumes and whatever else
+    schedulers look at are listed once and then watched; the cluster is only read, whatever
+    scheduler serves it.
 
     Environment variables, commands and messages are never written, annotations only if replays
     need them, and Secrets and ConfigMaps never read. Everything written is readable after a kill.
@@ -113,9 +113,10 @@ def record(
     """
     is_folder = path.endswith("/") or Path(path).is_dir()
     names = "hashed" if hash_names else "kept"
-    if is_folder and rotate_size < _LEAST_SIZE:
-        raise ConfigError("is too small. Fix: give at least 1Mi", where="--rotate-size")
-    if not is_folder:
+    rotation = Rotation(rotate_size, rotate_after, keep or 0) if is_folder else None
+    if rotation is not None:
+        rotation.check(prefix="--rotate")
+    else:
         _refuse_rotation()
         check_output_file(Path(path))
         if not path.endswith(".gz") and not Path(path).exists():
@@ -125,7 +126,6 @@ def record(
             )
         check_continues(Path(path), names=names)
     cluster = load_cluster_config(kubeconfig=kubeconfig, context=context, master=master)
-    rotation = Rotation(rotate_size, rotate_after, keep or 0) if is_folder else None
     output = Output(Path(path), clock=SystemClock(), rotation=rotation)
     hashed = Hashed() if hash_names else None
     warning = warning_of_other_names(Path(path), names=names) if is_folder else ""

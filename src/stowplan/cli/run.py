@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from stowplan.api.labels import namespace_errors, subdomain_errors
 from stowplan.cli.flag_options import FlagOption, FlagSections, kube_scheduler_options
@@ -162,9 +163,9 @@ def run(
             console=_console_options(console, console_token_file),
             verify_decisions=verify_decisions,
             ledger=(ledger_memory, ledger, ledger_size),
-            record=None
-            if record is None
-            else RecordOptions(record, record_size, record_after, record_keep, record_hash_names),
+            record=_record_options(
+                ctx, record, record_size, record_after, record_keep, record_hash_names
+            ),
             annotate=annotate,
             shown=_shown_options(ctx) | {"port": str(port or 0)},
         ),
@@ -177,6 +178,29 @@ def _console_options(address: HostPort | None, token_file: Path | None) -> Conso
             raise click.UsageError("--console-token-file needs --console")
         return None
     return ConsoleOptions(address.host, address.port, token_file)
+
+
+def _record_options(
+    ctx: click.Context,
+    folder: Path | None,
+    size: int,
+    after: Duration,
+    keep: int,
+    hash_names: bool,
+) -> RecordOptions | None:
+    """Raise ConfigError here: `stowplan record` would report it only in the scheduler's log."""
+    if folder is None:
+        for name in ("record_size", "record_after", "record_keep", "record_hash_names"):
+            if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
+                raise ConfigError(
+                    "is for recordings. Fix: add --record DIR, or leave it out",
+                    where=f"--{name.replace('_', '-')}",
+                )
+        return None
+    from stowplan.recording.files import Rotation
+
+    Rotation(size, after, keep).check(prefix="--record")
+    return RecordOptions(folder, size, after, keep, hash_names)
 
 
 def _shown_options(ctx: click.Context) -> dict[str, str]:

@@ -14,7 +14,7 @@ import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 from stowplan.clock import Clock, rfc3339
 from stowplan.errors import ConfigError
@@ -31,14 +31,24 @@ from stowplan.recording.reading import first_header
 
 log = get_logger(__name__)
 
+#: Each file has a snapshot of the cluster, so smaller ones would be little else.
+_LEAST_SIZE: Final = 1 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """When a new file begins, and how many are kept."""
+    """When a new file begins, and how many are kept. 0 is no limit for `after_s` and `keep`."""
 
     size: int = 256 << 20
     after_s: float = 86_400.0
     keep: int = 0
+
+    def check(self, *, prefix: str) -> None:
+        """Raise ConfigError for a wrong value; `prefix` is that of the options' names."""
+        if self.size < _LEAST_SIZE:
+            raise ConfigError("is too small. Fix: give at least 1Mi", where=f"{prefix}-size")
+        if self.after_s < 0:
+            raise ConfigError("is negative. Fix: give 0 for no limit", where=f"{prefix}-after")
 
 
 class Output:
@@ -46,6 +56,7 @@ class Output:
 
     The first use of `lines` creates the file, so a recording that never began leaves none. Call
     `finish_snapshot` once the file has its snapshot; otherwise `close` deletes a file of a folder.
+    The file, or the folder, is locked until `close`.
     """
 
     def __init__(self, path: Path, *, clock: Clock, rotation: Rotation | None = None) -> None:
@@ -55,6 +66,8 @@ class Output:
         self._rotation = rotation
         self._opened_at = 0.0
         self._file: IO[bytes] | None = None
+        #: A handle of the folder, which is locked.
+        self._folder: int | None = None
         self._lines: LineWriter | None = None
         #: The name of the current file until its snapshot is complete.
         self._unfinished: Path | None = None
@@ -94,12 +107,12 @@ class Output:
         rotation = self._rotation
         return rotation is not None and (
             self.written >= rotation.size
-            or self._clock.monotonic() - self._opened_at >= rotation.after_s
+            or 0 < rotation.after_s <= self._clock.monotonic() - self._opened_at
         )
 
     def rotate(self) -> None:
         """End this file and begin the next one; raises OSError."""
-        self.close()
+        self._close_file()
         self._written_before, self._lines = self.total_written, None
         self._lines = self._open()
 
@@ -129,6 +142,12 @@ class Output:
                     )
 
     def close(self) -> None:
+        try:
+            self._close_file()
+        finally:
+            self._unlock_folder()
+
+    def _close_file(self) -> None:
         file, self._file = self._file, None
         if file is not None:
             try:
@@ -146,6 +165,7 @@ class Output:
         try:
             if self._rotation is not None:
                 path.mkdir(parents=True, exist_ok=True)
+                self._lock_folder()
                 for killed in unfinished_in(path):
                     with suppress(OSError):  # the file may belong to another user
                         killed.unlink()
@@ -162,7 +182,11 @@ class Output:
             ) from None
         self._unfinished = path if self._rotation is not None else None
         self._file = os.fdopen(handle, "ab")
-        self._lock()
+        # Interleaved lines of two processes would be unreadable.
+        if not _lock(handle):
+            self._file.close()
+            self._file = None
+            raise _locked(self.current, "file")
         status = os.fstat(handle)
         if stat.S_ISREG(status.st_mode) and not status.st_size:
             with suppress(OSError):  # the file may belong to another user
@@ -171,19 +195,22 @@ class Output:
         self.files += 1
         return LineWriter(self._file)
 
-    def _lock(self) -> None:
-        """Lock the file: interleaved lines of two processes would be unreadable."""
-        assert self._file is not None
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._file.close()
-            self._file = None
-            raise ConfigError(
-                "another process records to it. Fix: name another file", where=str(self.current)
-            ) from None
-        except OSError:
-            pass  # some network file systems have no locks
+    def _lock_folder(self) -> None:
+        """Lock the folder: the files of two processes would be read as one recording."""
+        if self._folder is not None:
+            if os.path.samestat(os.fstat(self._folder), self._path.stat()):
+                return
+            self._unlock_folder()  # it was deleted or renamed, and this is a new one
+        handle = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY)
+        if not _lock(handle):
+            os.close(handle)
+            raise _locked(self._path, "folder")
+        self._folder = handle
+
+    def _unlock_folder(self) -> None:
+        handle, self._folder = self._folder, None
+        if handle is not None:
+            os.close(handle)
 
     def _new_name(self) -> Path:
         """A name that sorts after all others, even if the clock was set back."""
@@ -191,6 +218,21 @@ class Output:
         if (latest := latest_name(self._path)) is not None and stem <= latest[0]:
             stem, number = latest[0], latest[1] + 1
         return self._path / (f"{stem}-{number}{SUFFIX}" if number > 1 else f"{stem}{SUFFIX}")
+
+
+def _lock(handle: int) -> bool:
+    """Lock a file or folder until its handle is closed; False if another process has done so."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass  # some network file systems have no locks
+    return True
+
+
+def _locked(path: Path, what: str) -> ConfigError:
+    return ConfigError(f"another process records to it. Fix: name another {what}", where=str(path))
 
 
 def check_continues(path: Path, *, names: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from stowplan.errors import ConfigError
 from stowplan.recording.files import Output, Rotation
 
 
@@ -68,6 +69,60 @@ def test_a_file_is_due_by_a_clock_that_does_not_jump(tmp_path: Path) -> None:
         due.append(output.is_due)
     output.close()
     assert due == [False, True]
+
+
+def test_without_a_time_a_file_is_due_by_its_size_alone(tmp_path: Path) -> None:
+    clock = SetClock(0.0)
+    output = Output(tmp_path, clock=clock, rotation=Rotation(after_s=0.0))
+    begin(output)
+    for clock.passed in (0.0, 1.0, 1e9):
+        assert not output.is_due
+    output.close()
+
+
+@pytest.mark.parametrize(
+    ("rotation", "why"),
+    [
+        (Rotation(size=1000), "--x-size: is too small. Fix: give at least 1Mi"),
+        (Rotation(after_s=-5.0), "--x-after: is negative. Fix: give 0 for no limit"),
+    ],
+)
+def test_a_wrong_rotation_names_the_option(rotation: Rotation, why: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        rotation.check(prefix="--x")
+    assert str(error.value) == why
+
+
+def test_a_folder_is_locked_until_its_output_is_closed(tmp_path: Path) -> None:
+    first, second = (Output(tmp_path, clock=SetClock(0.0), rotation=Rotation()) for _ in range(2))
+    first.lines.add(b"{}")  # its file has no snapshot yet, and must not be deleted
+    before = names(tmp_path)
+    for _ in range(2):
+        with pytest.raises(ConfigError) as error:
+            second.lines.add(b"{}")
+        assert str(error.value) == (
+            f"{tmp_path}: another process records to it. Fix: name another folder"
+        )
+        second.close()
+        assert names(tmp_path) == before
+        first.finish_snapshot()
+        rotate(first)
+        before = names(tmp_path)
+    first.close()
+    begin(second)
+    second.close()
+    assert len(names(tmp_path)) == len(before) + 1
+
+
+def test_a_folder_that_is_made_again_is_locked_again(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    first, second = (Output(folder, clock=SetClock(0.0), rotation=Rotation()) for _ in range(2))
+    begin(first)
+    folder.rename(tmp_path / "aside")
+    rotate(first)
+    with pytest.raises(ConfigError, match="another process records to it"):
+        begin(second)
+    first.close()
 
 
 def test_files_of_others_stay(tmp_path: Path) -> None:
@@ -163,7 +218,9 @@ def test_a_full_disk_leaves_nothing_in_a_folder(
     output = with_old_files(tmp_path)
     open_ = os.open
 
-    def open_full(path: Path, flags: int, mode: int) -> int:
+    def open_full(path: Path, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_DIRECTORY:
+            return open_(path, flags)
         os.close(open_(path, flags, mode))
         return open_("/dev/full", os.O_WRONLY)
 
