@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import json
 import os
@@ -10,15 +11,20 @@ import signal
 import subprocess
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from stowplan.api.client import ApiClient
+from stowplan.api.kubeconfig import ClusterConfig
+from stowplan.clock import SystemClock
 from stowplan.lab.controlplane.processes import free_port
 from stowplan.lab.faults import Fault, FaultProxy
 from stowplan.recording.entries import EntryType
+from stowplan.recording.files import Output
 from stowplan.recording.reading import Problems, first_header, read_sessions
+from stowplan.recording.recorder import Recorder
 from stowplan.sim.results import load
 from stowplan.testing.device_builders import (
     claim_template,
@@ -211,6 +217,65 @@ def test_a_folder_gets_files_that_are_whole_each_and_the_oldest_go(
         done = run(*command, str(folder))
         assert (done.returncode, done.stderr) == (0, ""), done.stdout
         assert "gap" not in done.stdout
+
+
+class TickingClock(SystemClock):
+    """Every reading is a second later than the one before it."""
+
+    def __init__(self) -> None:
+        self._read = 0.0
+
+    def monotonic(self) -> float:
+        self._read += 1.0
+        return self._read
+
+
+def test_all_entries_of_a_snapshot_have_the_time_0(server: EmbeddedServer, tmp_path: Path) -> None:
+    """They are one state of the cluster, however long it takes to write them."""
+    stage, path = Stage(server), tmp_path / "r.jsonl.gz"
+    stage.node("a")
+    stage.pod("one", "a")
+
+    async def record() -> None:
+        clock, listed = TickingClock(), asyncio.Event()
+        async with ApiClient(ClusterConfig(server=server.url)) as client:
+            recorder = Recorder(
+                client,
+                Output(path, clock=clock),
+                clock=clock,
+                on_progress=lambda _: listed.set(),
+            )
+            recording = asyncio.create_task(recorder.run())
+            await asyncio.wait_for(listed.wait(), 30)
+            recording.cancel()
+            with suppress(asyncio.CancelledError):
+                await recording
+
+    asyncio.run(record())
+    *snapshot, end = entries(path)
+    assert {"Node", "Pod"} <= {entry.kind for entry in snapshot}
+    assert snapshot[-1].type is EntryType.SYNCED
+    assert {entry.at for entry in snapshot} == {0.0}
+    assert end.at > 0
+
+
+def test_two_recorders_cannot_share_a_folder(server: EmbeddedServer, tmp_path: Path) -> None:
+    Stage(server).node("a")
+    folder = tmp_path / "recordings"
+    config = ("--kubeconfig", str(server.kubeconfig_path))
+    with recorder(server.kubeconfig_path, f"{folder}/") as process:
+        wait_for("a recording", lambda: list(folder.glob("*.jsonl.gz")))
+        second = run("record", f"{folder}/", "--for", "1s", *config)
+        assert second.returncode == 2
+        assert second.stderr.splitlines()[-1] == (
+            f"Error: {folder}: another process records to it. Fix: name another folder"
+        )
+        assert len(list(folder.iterdir())) == 1
+        process.send_signal(signal.SIGKILL)  # the lock goes with the process
+        process.wait(timeout=30)
+        third = run("record", f"{folder}/", "--for", "1s", *config)
+    assert third.returncode == 0, third.stderr
+    assert len(list(folder.iterdir())) == 2
 
 
 def test_a_folder_with_names_of_two_keys_is_no_recording(
