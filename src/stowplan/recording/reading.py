@@ -9,7 +9,10 @@ not match because they are hashed with different keys.
 
 from __future__ import annotations
 
+import re
+import zlib
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import IntEnum
 from itertools import chain, islice
@@ -30,10 +33,10 @@ from stowplan.recording.entries import (
 from stowplan.recording.folder import SUFFIX, files_in
 from stowplan.recording.gzip_lines import MAGIC, Damage, Unfinished, WrongChecksum, read_lines
 
-#: The error for files of other programs.
-NOT_A_RECORDING: Final = (
-    "is not a recording, or its beginning is lost. Fix: give a file that `stowplan record` wrote"
-)
+_FIRST: Final = b'{"recording"'
+#: The beginning of a file that `--result` wrote.
+_RESULT: Final = re.compile(rb'\s*\{\s*"run"\s*:\s*"stowplan/run/')
+_PROBED_BYTES: Final = 4_096
 #: The note of an END entry at the end of a file that is continued by the next one.
 ROTATED: Final = "rotated"
 _EXAMPLES: Final = 5
@@ -190,7 +193,7 @@ def _first_line(path: Path) -> bytes:
                 if not _is_gzip(stream):
                     continue
                 for line in islice(read_lines(stream), _PROBED_LINES):
-                    if not isinstance(line, Damage) and line.startswith(b'{"recording"'):
+                    if not isinstance(line, Damage) and line.startswith(_FIRST):
                         return line
     except (OSError, ValueError):
         pass
@@ -209,6 +212,26 @@ def _is_gzip(stream: IO[bytes]) -> bool:
     found = stream.read(len(MAGIC)) == MAGIC
     stream.seek(0)
     return found
+
+
+def _why_no_recording(path: Path) -> str:
+    """What a file without a header is, and the remedy."""
+    start = b""
+    with suppress(OSError, ValueError, zlib.error), path.open("rb") as stream:
+        start = stream.read(_PROBED_BYTES)
+        if start.startswith(MAGIC):
+            start = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(start)
+    if start.startswith(_FIRST):
+        return "is a recording that is not gzipped. Fix: gzip it"
+    if _RESULT.match(start):
+        return (
+            "is not a recording but a result, as --result writes it. Fix: give it to"
+            " `stowplan compare`, or give a file that `stowplan record` wrote"
+        )
+    return (
+        "is not a recording, or its beginning is lost. Fix: give a file that `stowplan record`"
+        " wrote"
+    )
 
 
 class _Cause(IntEnum):
@@ -271,7 +294,7 @@ class _Reader:
             pass  # the rest of a session that was not read to its end, or before any header
         header, self._next = self._next, None
         if header is None and self._header is None:
-            raise ConfigError(NOT_A_RECORDING, where=str(self._path))
+            raise ConfigError(_why_no_recording(self._path), where=str(self._path))
         return header
 
     def _begin(self, header: Header) -> list[Entry]:
@@ -292,13 +315,29 @@ class _Reader:
         if self._file == self._header_file:
             which, fix = "its sessions", "give another recording"
         else:
-            last = self._header_file.name
-            which = f"{last} and {self._file.name}"
-            fix = f"move the files up to {last} to another folder"
+            # Of several keys: moving the files before the last one is enough to read the rest.
+            last, first, differ = self._last_boundary(old, new)
+            which = f"{last.name} and {first.name}"
+            fix = f"move the files up to {last.name} to another folder"
         raise ConfigError(
             f"{which} cannot be read together: their names {differ}. Fix: {fix}",
             where=str(self._path),
         )
+
+    def _last_boundary(self, old: Header, new: Header) -> tuple[Path, Path, str]:
+        """The last two adjacent files whose names differ, and how; these headers do already."""
+        boundary = (self._header_file, self._file, different_names(old, new))
+        last, before = self._file, new
+        files = recording_files(self._path)
+        for file in files[files.index(last) + 1 :]:
+            header = None
+            with suppress(ConfigError):  # of another format
+                header = first_header(file)
+            if header is not None:
+                if differ := different_names(before, header):
+                    boundary = (last, file, differ)
+                last, before = file, header
+        return boundary
 
     def _changes(self) -> Iterator[Entry]:
         """The entries up to the next header or the end of the recording."""

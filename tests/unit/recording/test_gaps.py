@@ -15,7 +15,10 @@ import pytest
 
 from stowplan.recording.gzip_lines import LineWriter
 from stowplan.sim.results.comparing import figures_of
-from stowplan.sim.results.files import load
+from stowplan.sim.results.files import load, save
+from stowplan.sim.results.run import FORMAT as RESULT
+from stowplan.sim.results.run import PodLife
+from stowplan.sim.results.run import Run as PlayedRun
 from tests.unit.recording.test_bad_recordings import (
     BOUND,
     COMMANDS,
@@ -180,6 +183,30 @@ def test_files_of_other_programs(
     why = "is not a recording, or its beginning is lost"
     fix = "give a file that `stowplan record` wrote"
     assert (code, err) == (2, f"Error: {path}: {why}. Fix: {fix}\n")
+
+
+@pytest.mark.parametrize("command", [("replay",), ("replay", "--follow")], ids=" ".join)
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("plain.jsonl", "is a recording that is not gzipped. Fix: gzip it"),
+        ("run.json", "is not a recording but a result, as --result writes it. Fix: give it to"),
+        ("run.json.gz", "is not a recording but a result, as --result writes it. Fix: give it to"),
+    ],
+)
+def test_files_of_our_own_that_are_no_recordings(
+    tmp_path: Path, stowplan: Run, command: tuple[str, ...], name: str, why: str
+) -> None:
+    path = tmp_path / name
+    if name == "plain.jsonl":
+        path.write_bytes(gzip.decompress(packed(*STORY)))
+    else:
+        pods = {f"default/p{n}": PodLife(0.0) for n in range(999)}
+        save(PlayedRun(RESULT, "a", pods=pods), path)
+    code, out, err = stowplan(*command, path)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"Error: {path}: {why}")
+    assert len(err.splitlines()) == 1
 
 
 def test_gaps_are_a_figure_of_recordings_and_replays(tmp_path: Path, stowplan: Run) -> None:

@@ -78,6 +78,24 @@ def test_sessions_whose_names_do_not_match_are_refused(
         read(both)
 
 
+def test_one_move_is_enough_for_any_number_of_keys(tmp_path: Path) -> None:
+    folder = tmp_path / "r"
+    folder.mkdir()
+    files = [folder / f"2026-01-02T0{hour}0405Z.jsonl.gz" for hour in range(6)]
+    for file, key in zip(files, ("k1", "k2", "k2", "k3", "", "k3"), strict=True):
+        file.write_bytes(packed(*session(**HASHED | {"keyId": key})) if key else b"damaged")
+    with pytest.raises(ConfigError) as refused:
+        read(folder)
+    last, first = files[2].name, files[3].name
+    assert str(refused.value) == (
+        f"{folder}: {last} and {first} cannot be read together: their names {OTHER_KEYS}. Fix:"
+        f" move the files up to {last} to another folder"
+    )
+    for file in files[:3]:
+        file.rename(tmp_path / file.name)
+    assert read(folder)
+
+
 @pytest.mark.parametrize(
     ("first", "second"),
     [
