@@ -13,12 +13,14 @@ from stowplan.cli.options import file_option
 from stowplan.cli.tables import OutputFormat, print_object, print_table
 from stowplan.errors import ConfigError
 from stowplan.output_file import LineFile
+from stowplan.present.pipes import is_stdout_closed
 from stowplan.present.tables import counted, printable
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 if TYPE_CHECKING:
     from stowplan.sim.scenarios import Entry, Outcome
+    from stowplan.sim.scenarios.live import Live
     from stowplan.sim.scenarios.report import DecisionLog
     from stowplan.sim.traces.model import ReadCounts
 
@@ -100,6 +102,23 @@ def decision_log(path: Path | None, kept: list[str]) -> Iterator[DecisionLog | N
         finally:
             end = f"has {log.lines:,} lines" if file.is_complete else "is incomplete"
             kept.append(f"{path} {end}")
+
+
+def report_interruption(live: Live, kept: Sequence[str]) -> None:
+    """Say when Ctrl-C ended the work, and what it left."""
+    if not is_stdout_closed():
+        told = "; ".join(kept) or "nothing was written"
+        click.echo(f"\ninterrupted at {live.at:,.1f} s of the cluster's time; {told}", err=True)
+
+
+@contextmanager
+def interruptible(live: Live, kept: Sequence[str]) -> Iterator[None]:
+    """Report Ctrl-C; `kept` says in the end what has been written."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        report_interruption(live, kept)
+        raise
 
 
 def both(

@@ -15,6 +15,7 @@ from stowplan.cli.options import feature_gates_option, file_option, html_option,
 from stowplan.cli.played import (
     both,
     decision_log,
+    interruptible,
     prices_of,
     print_data,
     result_options,
@@ -68,7 +69,13 @@ if TYPE_CHECKING:
     show_default=True,
     help="max: in virtual time, as fast as it goes. 1x: in real time.",
 )
-@click.option("--seed", type=click.IntRange(0), default=0, metavar="N", help="For random choices.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="For random choices: generated --nodes, and equal nodes under `tieBreak: random`.",
+)
 @file_option(
     "--decisions",
     "Write one JSON line per attempt, eviction and binding; with --follow, per recorded decision.",
@@ -176,7 +183,7 @@ def _play(
     async def scenario(cluster: Cluster) -> None:
         await play_trace(cluster, trace, on_progress=live.progress)
 
-    with decision_log(decisions, kept) as log:
+    with interruptible(live, kept), decision_log(decisions, kept) as log:
         options = _scheduled(
             Options(
                 name=file.name,
@@ -208,15 +215,15 @@ def _play(
             outcome.problem = f"{file}: {outcome.problem}"
         for text in outcome.warnings:
             click.echo(f"Warning: {printable(text)}", err=True)
+        if output is None:
+            show(outcome)
+        else:
+            print_data([outcome], output, with_timeline=False)
         save_result(outcome, result, prices)
         if html is not None:
             from stowplan.sim.scenarios.page import page
 
             write(html, page(outcome, about=f"Replay of {file.name}"))
-        if output is None:
-            show(outcome)
-        else:
-            print_data([outcome], output, with_timeline=False)
     return 0 if outcome.is_ok else 1
 
 
@@ -246,6 +253,7 @@ def _scheduled(
         where_plugins="--plugin",
         gates=gates,
     )
+    scheduling.check_enabled(where=config_file or "--plugin")
     return replace(options, config=scheduling.config, registry=scheduling.registry)
 
 

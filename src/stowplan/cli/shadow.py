@@ -114,6 +114,7 @@ def shadow(
         where_plugins="--plugin",
         gates=gates,
     )
+    scheduling.check_enabled(where=config_file or "--plugin")
     tally = Tally()
     options = _console_options(console, console_token_file)
     cluster = load_cluster_config(kubeconfig=kubeconfig, context=context)

@@ -23,6 +23,7 @@ from stowplan.cli.played import (
     decision_log,
     prices_of,
     print_data,
+    report_interruption,
     result_options,
     save_result,
     show,
@@ -32,7 +33,6 @@ from stowplan.cli.tables import table_option
 from stowplan.errors import ConfigError
 from stowplan.logs import configure
 from stowplan.output_file import check_output_file
-from stowplan.present.pipes import is_stdout_closed
 
 if TYPE_CHECKING:
     from stowplan.sim.scenarios import Outcome
@@ -240,10 +240,7 @@ def simulate(
             path = _numbered(html, pages + 1)
             old = "is still that of an earlier run"
             kept.append(f"{path} {old if path.exists() else 'was not written'}")
-        told = "; ".join(kept) or "nothing was written"
-        at = f" at {live.at:,.1f} s of the cluster's time"
-        if not is_stdout_closed():
-            click.echo(f"\ninterrupted{at}; {told}", err=True)
+        report_interruption(live, kept)
         raise
     return 0 if all(outcome.is_ok for outcome in outcomes) else EXIT_NOT_MET
 

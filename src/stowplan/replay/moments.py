@@ -17,6 +17,7 @@ from stowplan.api.objects import Pod
 from stowplan.api.resources import PODS
 from stowplan.judge.given_cluster import GivenCluster
 from stowplan.judge.objects import Key, Thing
+from stowplan.present.tables import counted
 from stowplan.replay.ordering import Change
 
 #: Limits of changes undone and of bindings added.
@@ -132,6 +133,6 @@ def _matters(old: Thing | None, new: Thing | None) -> bool:
 
 
 def _told(undone: int, added: int) -> str:
-    parts = [f"before the last {undone} changes"] if undone else []
-    parts += [f"after the next {added} bindings"] if added else []
+    parts = [f"before the last {counted(undone, 'change')}"] if undone else []
+    parts += [f"with {counted(added, 'binding')} that came later"] if added else []
     return f"decided {' and '.join(parts)}"

@@ -68,16 +68,25 @@ class Tally:
         self.unserved += follower.unserved
         self.told += follower.told
 
+    @property
+    def _why_none(self) -> str:
+        if seen := self.unserved.total():
+            return (
+                f"{counted(seen, 'binding')} seen, none of a pod that this configuration has a"
+                " profile for, so there is nothing to compare"
+            )
+        return "No binding was seen, so there is nothing to compare"
+
     def text(self, *, lists: bool = True) -> str:
         """The summary as text, with a table of differences if `lists`."""
         lines = [
             f"{counted(self.decided, 'decision')}; in {self.agreed:,} ({self.agreement:.2%}) the "
             "chosen node is among the best ones here"
             if self.decided
-            else "No binding was seen, so there is nothing to compare"
+            else self._why_none
         ]
         if earlier := self.verdicts[Verdict.SAME_BEFORE]:
-            lines.append(f"{earlier:,} of them on the cluster as it was just before the binding")
+            lines.append(f"{earlier:,} of them on the cluster as it was around the binding")
         for verdict, what in (
             (Verdict.OTHER, "another node has a higher score"),
             (Verdict.REJECTED, "a filter rejects the chosen node"),

@@ -121,7 +121,7 @@ def test_a_decision_made_before_the_latest_change_agrees() -> None:
     story.pod("p", "a", at=1.02)
     compared, _ = story.compare()
     assert compared[0].verdict is Verdict.SAME_BEFORE
-    assert compared[0].note == "decided before the last 1 changes"
+    assert compared[0].note == "decided before the last 1 change"
 
 
 def test_a_pod_that_was_placed_before_and_bound_after_agrees() -> None:

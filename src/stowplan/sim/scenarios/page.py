@@ -51,9 +51,10 @@ def page(outcome: Outcome, *, about: str = "") -> str:
 def _body(outcome: Outcome, about: str) -> Iterator[str]:
     yield f"<h1>{escape(outcome.name)}</h1>"
     look, verdict = _verdict(outcome)
+    figures = summary(outcome, with_real_time=False)[-1]  # pages of equal runs are equal
     yield (
         f'<p class="about"><span class="verdict {look}">{verdict}</span>; '
-        f"on {escape(outcome.on)}, seed {outcome.seed}. {escape(summary(outcome)[-1])}.</p>"
+        f"on {escape(outcome.on)}, seed {outcome.seed}. {escape(figures)}.</p>"
     )
     if about:
         yield f"<p>{escape(about)}</p>"

@@ -8,7 +8,7 @@ made known, and it says where they take part. Used by `document` and `python_fil
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from stowplan.framework.plugin import Plugin
 from stowplan.framework.registry import Registry
 from stowplan.plugins.registry import in_tree_registry
 from stowplan.scheduler.assembly import plugin_errors
-from stowplan.server.library import config_with
+from stowplan.server.library import check_enabled, config_with
 
 _SCHEDULER = "default-scheduler"
 
@@ -33,10 +33,17 @@ class Scheduling:
 
     config: KubeSchedulerConfiguration | None
     registry: Registry
+    #: Plugins that were named beside the configuration.
+    plugins: tuple[type[Plugin], ...] = ()
 
     def with_config(self, file: str) -> Scheduling:
         """The same plugins under another configuration, such as the command line's."""
-        return Scheduling(load_config(file, check=self._check()), self.registry)
+        return replace(self, config=load_config(file, check=self._check()))
+
+    def check_enabled(self, *, where: str) -> None:
+        """Raise ConfigError if no profile enables one of the plugins: it would do nothing."""
+        if self.config is not None:
+            check_enabled(self.plugins, self.config, where=where)
 
     def _check(self) -> Any:
         return partial(plugin_errors, registry=self.registry)
@@ -65,20 +72,20 @@ def read_scheduling(
     chosen += more
     for plugin in chosen:
         registry.register(plugin)
-    scheduling = Scheduling(None, registry)
+    scheduling = Scheduling(None, registry, tuple(chosen))
     check = scheduling._check()
     if isinstance(config, KubeSchedulerConfiguration):
-        return Scheduling(config, registry)
+        return replace(scheduling, config=config)
     if isinstance(config, str | Path) and config:
-        return Scheduling(load_config(folder / config, check=check), registry)
+        return replace(scheduling, config=load_config(folder / config, check=check))
     if isinstance(config, dict):
         tree = {"apiVersion": API_VERSION, "kind": KIND, **config}
-        return Scheduling(parse_object(tree, where=where_config, check=check), registry)
+        return replace(scheduling, config=parse_object(tree, where=where_config, check=check))
     if config is not None:
         raise ConfigError("expected a file name or a mapping", where=where_config)
     if not chosen:
         return scheduling
-    return Scheduling(config_with(chosen, scheduler_name=_SCHEDULER), registry)
+    return replace(scheduling, config=config_with(chosen, scheduler_name=_SCHEDULER))
 
 
 def _as_list(plugins: object, where: str) -> Sequence[object]:
