@@ -432,7 +432,7 @@ def test_a_recording_on_its_own_nodes_is_another_task(tmp_path: Path, stowplan: 
         (
             "foreign",
             "is not a folder that `stowplan record` wrote. Fix: give one of its files:"
-            " notes.jsonl.gz",
+            " notes.jsonl.gz. Or list its files as workloads",
         ),
         (
             "fake",

@@ -119,7 +119,9 @@ def _name_of(workload: Path) -> str:
 
 def _has_other_names(kind: Kind, folder: Path) -> bool:
     """Whether a folder has recordings, and none under a name that a recorder gives in folders."""
-    return kind == "recording" and any(folder.glob(f"*{SUFFIX}")) and not files_in(folder)
+    return kind == "recording" and answers(
+        lambda: any(folder.glob(f"*{SUFFIX}")) and not files_in(folder)
+    )
 
 
 def read_sweep(file: Path) -> Sweep:
