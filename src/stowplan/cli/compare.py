@@ -73,7 +73,7 @@ def compare(
     """
     from stowplan.sim.results.comparing import compare as compared
     from stowplan.sim.results.conditions import parse_condition
-    from stowplan.sim.results.files import load, named, names_of, read_prices
+    from stowplan.sim.results.files import load, name_of, named, names_of, read_prices
     from stowplan.sim.results.text import data_of, text_of
 
     if names and len(names) != len(files):
@@ -95,7 +95,9 @@ def compare(
 
             check_no_sweep(path)
     runs = [load(path, prices=table) for path in files]
-    comparison = compared(named(runs, names or names_of(files, runs)))
+    whole = named(runs, names or map(name_of, files, runs))
+    for_people = whole if names else named(runs, names_of(files, runs))
+    comparison = compared(for_people if output is None else whole)
     failed = [text for each in asked for text in each.failures(comparison)]
     for text in _warnings(comparison, prices):
         click.echo(f"Warning: {printable(text)}", err=True)
@@ -113,7 +115,7 @@ def compare(
     if pods is not None:
         from stowplan.sim.results.pod_table import write_pods
 
-        write_pods(comparison.runs, pods)
+        write_pods(whole, pods)
     return EXIT_FAILED if failed else 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,8 @@ from stowplan.cli.main import cli
 from stowplan.errors import ConfigError
 from stowplan.sim.results.files import save
 from tests.unit.sim.results.test_results import runs
+
+FIT_5 = "days, most, fit=5, spread=1, seed 0"
 
 
 def swept(folder: Path, **runs_by_name: str) -> list[str]:
@@ -36,13 +39,16 @@ def test_the_folder_of_a_sweep_is_no_run(tmp_path: Path, name: str) -> None:
 
 
 def test_runs_of_a_sweep_are_named_by_what_differs(tmp_path: Path) -> None:
-    files = swept(
-        tmp_path, a="days, most, fit=1, spread=1, seed 0", b="days, most, fit=5, spread=1, seed 0"
-    )
+    files = swept(tmp_path, a="days, most, fit=1, spread=1, seed 0", b=FIT_5)
     save(runs()[0], tmp_path / "own.json")
     compared = ["compare", str(tmp_path / "own.json"), *files]
     shown = CliRunner().invoke(cli, compared).output
     assert shown.splitlines()[0].split() == ["own.json", "fit=1", "fit=5"]
+    pods = tmp_path / "pods.csv"
+    data = CliRunner().invoke(cli, [*compared, "-o", "json", "--pods", str(pods)]).stdout
+    assert [each["name"] for each in json.loads(data)["runs"]][2] == FIT_5
+    CliRunner().invoke(cli, [*compared, "--pods", str(pods)])
+    assert f'"{FIT_5}"' in pods.read_text(), "as in results.csv"
     alone = CliRunner().invoke(cli, ["compare", files[0]]).output
     assert alone.splitlines()[0].strip() == "days, most, fit=1, spread=1, seed 0"
     twice = CliRunner().invoke(cli, ["compare", files[0], files[0]]).output
