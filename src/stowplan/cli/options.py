@@ -119,13 +119,21 @@ def file_option(name: str, help_text: str, **more: Any) -> Callable[[F], F]:
 
 def length_option(example: str) -> Callable[[F], F]:
     """Add `--for`, passed to the command as `length`."""
+
+    def length(value: object) -> Duration:
+        seconds = duration(value)
+        if seconds < 0:
+            raise click.BadParameter("must not be negative")
+        return seconds
+
     return click.option(
         "--for",
         "length",
-        type=duration,
+        type=length,
         default="0s",
         metavar="DURATION",
-        help=f"Stop after this time, such as {example}. Default: at Ctrl-C or SIGTERM.",
+        help=f"Stop after this time, such as {example}; 0 is no limit. Default: at Ctrl-C or "
+        "SIGTERM.",
     )
 
 
@@ -189,7 +197,13 @@ def record_options(command: F) -> F:
     """Add `--record` and what goes with it."""
     for name, kind, default, metavar, help_text in (
         ("--record-keep", click.IntRange(0), 0, "N", "Keep the newest N recordings; 0 keeps all."),
-        ("--record-after", duration, "24h", "DURATION", "Begin a new recording after this time."),
+        (
+            "--record-after",
+            duration,
+            "24h",
+            "DURATION",
+            "Begin a new recording after this time; 0 is no limit.",
+        ),
         ("--record-size", byte_size, "256Mi", "SIZE", "Begin a new recording at this size."),
     ):
         command = click.option(

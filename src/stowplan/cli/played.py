@@ -156,4 +156,8 @@ def write(path: Path, text: str) -> None:
     try:
         path.write_text(text, "utf-8")
     except OSError as problem:
-        raise ConfigError(f"cannot be written: {problem.strerror}", where=str(path)) from None
+        raise ConfigError(
+            f"cannot be written: {problem.strerror}. Fix: choose a file that you may write, on a"
+            " disk with free space",
+            where=str(path),
+        ) from None

@@ -103,9 +103,8 @@ def record(
 
     PATH is a file whose name ends with .gz, or a folder (it exists, or the name ends with /) for
     files that are rotated by size and time. A recording that exists is continued, unless its names
-    are hashed. --for 0 is no limit, as without --for. Pods, nodes, volumes and whatever else
-    schedulers look at are listed once and then watched; the cluster is only read, whatever
-    scheduler serves it.
+    are hashed. Pods, nodes, volumes and whatever else schedulers look at are listed once and then
+    watched; the cluster is only read, whatever scheduler serves it.
 
     Environment variables, commands and messages are never written, annotations only if replays
     need them, and Secrets and ConfigMaps never read. Everything written is readable after a kill.

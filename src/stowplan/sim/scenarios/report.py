@@ -132,7 +132,7 @@ def summary(outcome: Outcome, *, with_real_time: bool = True) -> list[str]:
         attempts = f"{number:,} attempt{'s' if number != 1 else ''}"
         parts.append(f"{attempts}, {counts['verified']:,} verified")
     took = f" in {outcome.took_s:.1f} s" if with_real_time else ""
-    parts.append(f"{outcome.cluster_s:.1f} s of the cluster's time{took}")
+    parts.append(f"{outcome.cluster_s:,.1f} s of the cluster's time{took}")
     lines.append("; ".join(parts))
     return lines
 
