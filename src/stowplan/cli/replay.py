@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     type=click.IntRange(0),
     default=0,
     metavar="N",
-    help="For random choices: generated --nodes, and equal nodes under `tieBreak: random`.",
+    help="Seed for random choices: preemption, and equal nodes under `tieBreak: random`.",
 )
 @file_option(
     "--decisions",

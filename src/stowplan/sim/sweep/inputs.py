@@ -21,8 +21,7 @@ def check_workload(workload: Workload, plugins: Collection[str]) -> tuple[ReadCo
         read_scenario(workload, 0, plugins)
         return ReadCounts(), True
     trace = read_trace(workload, 0)
-    # A generated trace names its seed in its source.
-    return trace.reading, any(source.endswith("(seed 0)") for source in trace.sources)
+    return trace.reading, trace.is_seeded
 
 
 def read_trace(workload: Workload, seed: int) -> Trace:

@@ -54,6 +54,7 @@ def generate(
         pods=read.arrivals.count + sum(each.initial for each in read.applications),
         nodes=sum(pool.count for pool in read.pools),
         listed=read.disruptions,
+        is_seeded=True,
     )
 
 

@@ -148,6 +148,8 @@ class Trace:
     ends_at: float | None = None
     #: Leave out objects that the API server refuses, and count them.
     skips_refused: bool = False
+    #: Another seed would have given other objects or events.
+    is_seeded: bool = False
 
     def objects(self) -> Iterator[Json]:
         """What the cluster begins with, in the order in which it can be created."""
@@ -190,4 +192,5 @@ def combined(*traces: Trace) -> Trace:
         config=configs[-1] if configs else None,
         listed=tuple(each for trace in traces for each in trace.listed),
         ends_at=max(ends, default=None),
+        is_seeded=any(trace.is_seeded for trace in traces),
     )
