@@ -17,6 +17,17 @@ from typing import Self
 from stowplan.errors import ConfigError
 
 
+def unwritable(where: str | Path, problem: OSError) -> ConfigError:
+    """The error for a file that cannot be written."""
+    # Libraries put texts of their own into `strerror`.
+    reason = os.strerror(problem.errno) if problem.errno else problem
+    return ConfigError(
+        f"cannot be written: {reason}. Fix: name a file on a disk with free space, that this"
+        " account can write",
+        where=str(where),
+    )
+
+
 class LineFile:
     """A text file that is written while work goes on.
 
@@ -31,10 +42,7 @@ class LineFile:
         try:
             self._file = path.open("w", encoding="utf-8", buffering=1 if flushes_lines else -1)
         except OSError as problem:
-            raise ConfigError(
-                f"cannot be written: {problem.strerror}. Fix: choose a file that you may write",
-                where=str(path),
-            ) from None
+            raise unwritable(path, problem) from None
 
     @property
     def is_complete(self) -> bool:
@@ -91,10 +99,7 @@ def check_output_file(
         ):
             raise ConfigError("is read by this command. Fix: name another file", where=where)
     except OSError as problem:
-        raise ConfigError(
-            f"cannot be written: {problem.strerror}. Fix: choose a file that you may write",
-            where=where,
-        ) from None
+        raise unwritable(where, problem) from None
 
 
 def _try(path: Path, where: str) -> None:

@@ -12,7 +12,7 @@ import click
 from stowplan.cli.options import file_option
 from stowplan.cli.tables import OutputFormat, print_object, print_table
 from stowplan.errors import ConfigError
-from stowplan.output_file import LineFile
+from stowplan.output_file import LineFile, unwritable
 from stowplan.present.pipes import is_stdout_closed
 from stowplan.present.tables import counted, printable
 
@@ -156,8 +156,4 @@ def write(path: Path, text: str) -> None:
     try:
         path.write_text(text, "utf-8")
     except OSError as problem:
-        raise ConfigError(
-            f"cannot be written: {problem.strerror}. Fix: choose a file that you may write, on a"
-            " disk with free space",
-            where=str(path),
-        ) from None
+        raise unwritable(path, problem) from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +18,7 @@ from stowplan.errors import ConfigError
 from stowplan.loader.files import read_stream
 from stowplan.loader.json_text import UNREADABLE, json_decoder, reason_of
 from stowplan.loader.malformed import LARGE
+from stowplan.output_file import unwritable
 from stowplan.recording.entries import EntryType
 from stowplan.recording.reading import (
     MOST_GAPS,
@@ -46,16 +46,6 @@ def save(run: Run, path: Path) -> None:
         path.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
     except OSError as problem:
         raise unwritable(path, problem) from None
-
-
-def unwritable(path: Path, problem: OSError) -> ConfigError:
-    # Libraries put texts of their own into `strerror`.
-    reason = os.strerror(problem.errno) if problem.errno else problem
-    return ConfigError(
-        f"cannot be written: {reason}. Fix: name a file on a disk with free space, that this"
-        " account can write",
-        where=str(path),
-    )
 
 
 def load(path: str | Path, *, prices: Mapping[str, float] | None = None) -> Run:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from stowplan.errors import ConfigError
+from stowplan.output_file import unwritable
 from stowplan.sim.results.extras import needed
-from stowplan.sim.results.files import unwritable
 
 
 def write_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

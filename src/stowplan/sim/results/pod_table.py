@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from stowplan.errors import ConfigError
+from stowplan.output_file import unwritable
 from stowplan.sim.results.extras import needed
-from stowplan.sim.results.files import unwritable
 from stowplan.sim.results.parquet import write_table
 from stowplan.sim.results.run import PodLife, Run
 
