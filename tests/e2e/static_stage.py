@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+import yaml
+
 from stowplan.audit import AuditTrail
 from stowplan.lab.controlplane import ControlPlane, components
 from stowplan.lab.controlplane.processes import free_port
@@ -233,6 +235,46 @@ def is_ready(pod: Json) -> bool:
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
 
+# KWOK deletes a terminating pod twice, by name and not by UID: the second time it may hit the next
+# pod of that name, which nobody wanted to go. So it has a user of its own, whom a policy stops.
+ADMISSION = "/apis/admissionregistration.k8s.io/v1"
+ALL_RIGHTS = {"as": "kwok", "as-groups": ["system:masters"]}
+PODS = {
+    "apiGroups": [""],
+    "apiVersions": ["v1"],
+    "resources": ["pods"],
+    "operations": ["DELETE"],
+}
+POLICY = {
+    "matchConstraints": {"resourceRules": [PODS]},
+    "matchConditions": [{"name": "kwok", "expression": "request.userInfo.username == 'kwok'"}],
+    "validations": [{"expression": "has(oldObject.metadata.deletionTimestamp)"}],
+}
+
+
+def start_kwok(plane: ControlPlane) -> None:
+    """Returns as soon as it cannot delete pods that are not terminating."""
+    config = yaml.safe_load(plane.kubeconfig.read_text())
+    for each in config["users"]:
+        each["user"] |= ALL_RIGHTS
+    kubeconfig = plane.directory / "kwok.kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(config))
+    metadata = {"name": "kwok"}
+    binding = {"policyName": "kwok", "validationActions": ["Deny"]}
+    for kind, spec in ("policies", POLICY), ("policybindings", binding):
+        path = f"{ADMISSION}/validatingadmission{kind}"
+        plane.api.create(path, {"metadata": metadata, "spec": spec})
+
+    pods = "/api/v1/namespaces/default/pods"
+    containers = [{"name": "c", "image": "c"}]
+    plane.api.create(pods, {"metadata": metadata, "spec": {"containers": containers}})
+    its_user = ("--as=kwok", "--as-group=system:masters")
+    attempt = ("delete", "pod", "kwok", "--dry-run=server", *its_user)
+    wait_for("the policy", lambda: "failed expression" in plane.kubectl(*attempt).stderr)
+    plane.api.delete(f"{pods}/kwok")
+    plane.start_kwok(None, f"--kubeconfig={kubeconfig}")
+
+
 @contextmanager
 def static_stage(directory: Path) -> Iterator[StaticStage]:
     """The cluster with kind's two nodes, the first tainted as kind does it."""
@@ -244,7 +286,6 @@ def static_stage(directory: Path) -> Iterator[StaticStage]:
     no_taints = ("TaintNodesByCondition",)
     with ControlPlane(disabled_admission_plugins=no_taints, apiserver_flags=trail.flags) as plane:
         plane.start_controller_manager(controllers=controllers)
-        plane.start_kwok()
         stage = StaticStage(plane, trail)
         stage.create_node(CONTROL_PLANE)
         stage.create_node(WORKER)
@@ -252,5 +293,6 @@ def static_stage(directory: Path) -> Iterator[StaticStage]:
         stage.kubectl("taint", "node", CONTROL_PLANE, taint)
         account = "/api/v1/namespaces/default/serviceaccounts/default"
         wait_for("the default service account", lambda: plane.api.answers(account))
+        start_kwok(plane)
         stage.install(DEPLOY, may_watch=True)
         yield stage

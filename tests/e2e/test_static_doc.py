@@ -14,7 +14,6 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -202,9 +201,7 @@ class Walk:
     def _has_logged(self, expected: list[str]) -> bool:
         assert self._daemon is not None
         lines = [comparable(line) for line in self._daemon.lines if " - INFO - " in line]
-        # A delete by name, such as that of the stand-in of a kubelet, may hit the next pod of that
-        # name, which is then made and placed once more.
-        return [line for line, _ in groupby(lines)] == expected
+        return lines == expected
 
 
 @pytest.fixture(scope="module")

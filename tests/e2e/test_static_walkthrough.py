@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -169,14 +168,8 @@ def walk(stage: StaticStage, scheduler: StaticProcess) -> None:
     told = [f"Pod {pod} scheduled on node {WORKER}" for pod in WEB]
     told += [f"Pod {pod} scheduled on node {CONTROL_PLANE}" for pod in ("bare", *WEB)]
     told += [f"Pod {pod} scheduled on node {WORKER}" for pod in ("web-0", "last")]
-
-    # A delete by name, such as that of the stand-in of a kubelet, may hit the next pod of that
-    # name, which is then made and placed once more.
-    def placed() -> list[str]:
-        return [line for line, _ in groupby(scheduled(scheduler.lines))]
-
-    wait_for("the last line", lambda: placed()[-1] == told[-1])
-    assert placed() == told
+    wait_for("the last line", lambda: scheduled(scheduler.lines)[-1] == told[-1])
+    assert scheduled(scheduler.lines) == told
 
 
 def test_as_the_administrator(stage: StaticStage, tmp_path: Path) -> None:
