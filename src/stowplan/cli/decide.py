@@ -14,6 +14,7 @@ from typing import BinaryIO, Final
 import click
 import msgspec
 
+from stowplan.cli.tables import escape_controls
 from stowplan.errors import ConfigError
 from stowplan.judge import Judge, Stream
 from stowplan.judge.documents import Document, documents
@@ -96,7 +97,7 @@ def _answer_all(answering: Judge | Stream, source: BinaryIO, where: str) -> int:
                 _check_is_text(each, where)
             said = answering.answer_text(each.text, each.number, is_yaml=each.is_yaml)
             failed = failed or "error" in said
-            out.write(f"{msgspec.json.encode(said).decode()}\n")
+            out.write(f"{escape_controls(msgspec.json.encode(said).decode())}\n")
             if at_once:
                 out.flush()
             progress.passed(each.number, len(each.text))

@@ -46,11 +46,17 @@ def print_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     click.echo(format_table(headers, rows), nl=False)
 
 
+def escape_controls(text: str) -> str:
+    """JSON text without control characters."""
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 def format_object(value: object, output: OutputFormat) -> str:
     """Format plain data (dicts, lists, scalars), ending in a newline."""
     if output == "json":
-        text = json.dumps(value, indent=4, ensure_ascii=False)
-        return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"
+        return escape_controls(json.dumps(value, indent=4, ensure_ascii=False)) + "\n"
     from stowplan.loader.yaml_text import dump_yaml  # a slow import that most commands do not need
 
     return dump_yaml(value)

@@ -86,6 +86,13 @@ def decide(monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[b
     return Decide(monkeypatch, capfdbinary)
 
 
+def test_answers_move_no_cursor(decide: Decide) -> None:
+    ran = decide({**QUESTION, "pod": {"metadata": {"name": "é\x7f\x9b31m"}}})
+    assert "Pod default/é\x7f\x9b31m" in ran.error
+    assert "é" in ran.lines[0]
+    assert ran.lines[0].isprintable()
+
+
 def test_a_question_and_its_answer(decide: Decide) -> None:
     ran = decide({"id": "first", **QUESTION})
     assert (ran.code, ran.err) == (0, "")
