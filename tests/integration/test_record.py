@@ -300,6 +300,31 @@ def test_a_folder_with_names_of_two_keys_is_no_recording(
     )
 
 
+def test_recorders_with_one_key_make_one_recording(server: EmbeddedServer, tmp_path: Path) -> None:
+    stage = Stage(server)
+    stage.node("a")
+    stage.pod("web")
+    key, folder, file = tmp_path / "key", tmp_path / "recordings", tmp_path / "r.jsonl.gz"
+    key.write_text("a secret of thirty bytes or so\n")
+    flags = ("--hash-key", str(key), "--for", "1s", "--kubeconfig", str(server.kubeconfig_path))
+    for path in (folder, file):
+        for _ in range(2):
+            done = run("record", f"{path}/" if path == folder else str(path), *flags)
+            assert (done.returncode, "Warning" in done.stderr) == (0, False), done.stderr
+        assert len(load(path).gaps) == 1  # the time between the two
+        # Under two names it would be two pods.
+        done = run("replay", str(path), "-o", "json")
+        assert json.loads(done.stdout)["counts"]["bound"] == 1, done.stdout + done.stderr
+    assert b"web" not in gzip.decompress(file.read_bytes())
+    key.write_text("another secret of many bytes")
+    refused = run("record", str(file), *flags)
+    assert (refused.returncode, refused.stderr) == (
+        2,
+        f"Error: {file}: exists and has names that are hashed with another key."
+        " Fix: name another file, or give its key to --hash-key\n",
+    )
+
+
 @pytest.mark.parametrize("options", [(), ("--hash-names",)], ids=["kept", "hashed"])
 def test_claims_of_templates_are_made_again(tmp_path: Path, options: tuple[str, ...]) -> None:
     """The recorded claim was made for the recorded pod; the replayed pod gets one of its own."""
@@ -352,8 +377,8 @@ def test_a_file_that_must_not_be_continued_stays_as_it_is(
     for path, options, why in (
         (manifest, (), "exists and is not a recording"),
         (kept, ("--hash-names",), "exists and has names that are not hashed"),
-        (hashed, (), "exists and has hashed names"),
-        (hashed, ("--hash-names",), "exists and has hashed names"),
+        (hashed, (), "exists and has names that are hashed."),
+        (hashed, ("--hash-names",), "exists and has names that are hashed with another key"),
     ):
         before = path.read_bytes()
         done = run("record", str(path), *options, *flags)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import click
 import pytest
 import yaml
 
+from stowplan.cli.record import record
 from stowplan.recording.decisions import EVENTS
 from stowplan.recording.entries import KINDS
 from tests.unit.test_deploy import Grant, Json, container_of, documents, granted, one
+from tests.unit.test_deploy_extender import built, mounted
 
 ROOT = Path(__file__).parents[2] / "deploy" / "record"
 
@@ -78,3 +81,20 @@ def test_the_deployment_asks_for_little_and_runs_as_nobody(
 def test_it_runs_the_image_of_the_other_installation(container: Json) -> None:
     other = one(documents(*ROOT.parent.glob("scheduler/base/*.yaml")), "Deployment")
     assert container["image"] == other["spec"]["template"]["spec"]["containers"][0]["image"]
+
+
+def test_the_overlay_hashes_names_with_a_secret(kubectl_binary: Path) -> None:
+    deployment = one(built(kubectl_binary, ROOT / "hashed"), "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    command, *args = container["args"]
+    assert [*container["command"], command] == ["stowplan", "record"]
+    with click.Context(record) as ctx:
+        values, _, _ = record.make_parser(ctx).parse_args(list(args))
+    key = Path(str(values["hash_key"]))
+    readme = (ROOT / "README.md").read_text()
+    assert (
+        f"create secret generic {mounted(pod, container, str(key))['secret']['secretName']} "
+        in (readme)
+    )
+    assert f"--from-literal={key.name}=" in readme

@@ -214,6 +214,11 @@ def record_options(command: F) -> F:
         is_flag=True,
         help="Replace names and label values in recordings by hashes.",
     )(command)
+    command = file_option(
+        "--record-hash-key",
+        "Hash names, with the secret in this file, so that recordings of several starts can be "
+        "read together.",
+    )(command)
     return click.option(
         "--record",
         type=click.Path(path_type=Path, file_okay=False),

@@ -19,6 +19,7 @@ from stowplan.api.kubeconfig import ClusterConfig, load_cluster_config
 from stowplan.cli.options import (
     byte_size,
     duration,
+    file_option,
     kubeconfig_options,
     length_option,
     logging_options,
@@ -35,6 +36,7 @@ from stowplan.recording.files import (
     check_continues,
     warning_of_other_names,
 )
+from stowplan.recording.hash_key import read_secret
 from stowplan.recording.recorder import Recorder
 from stowplan.recording.scrub import Hashed
 from stowplan.server.serving import run_on_loop, stop_on_signals
@@ -50,6 +52,11 @@ _USER_AGENT: Final = f"stowplan/{__version__} record"
     is_flag=True,
     help="Replace names and label values by hashes. Selectors still match what they matched; "
     "keys of labels and names of resources stay.",
+)
+@file_option(
+    "--hash-key",
+    "Hash names, with the secret in this file. Recorders with the same secret make equal hashes, "
+    "so recordings can be continued and read together.",
 )
 @click.option(
     "--rotate-size",
@@ -87,6 +94,7 @@ def record(
     path: str,
     length: Duration,
     hash_names: bool,
+    hash_key: Path | None,
     rotate_size: int,
     rotate_after: Duration,
     keep: int | None,
@@ -102,16 +110,18 @@ def record(
       $ stowplan record recordings/ --keep 7
 
     PATH is a file whose name ends with .gz, or a folder (it exists, or the name ends with /) for
-    files that are rotated by size and time. A recording that exists is continued, unless its names
-    are hashed. Pods, nodes, volumes and whatever else schedulers look at are listed once and then
-    watched; the cluster is only read, whatever scheduler serves it.
+    files that are rotated by size and time. A recording that exists is continued; if its names are
+    hashed, that needs the same --hash-key. Pods, nodes, volumes and whatever else schedulers look
+    at are listed once and then watched; the cluster is only read, whatever scheduler serves it.
 
     Environment variables, commands and messages are never written, annotations only if replays
     need them, and Secrets and ConfigMaps never read. Everything written is readable after a kill.
     The format is lines of JSON, gzipped; docs/record.md describes it.
     """
     is_folder = path.endswith("/") or Path(path).is_dir()
-    names = "hashed" if hash_names else "kept"
+    secret = None if hash_key is None else read_secret(hash_key)
+    hashed = Hashed(secret) if secret or hash_names else None
+    key_id = "" if hashed is None else hashed.key_id
     rotation = Rotation(rotate_size, rotate_after, keep or 0) if is_folder else None
     if rotation is not None:
         rotation.check(prefix="--rotate")
@@ -123,11 +133,10 @@ def record(
                 f"recordings are gzipped. Fix: name it {path}.gz, or end it with / for a folder",
                 where=path,
             )
-        check_continues(Path(path), names=names)
+        check_continues(Path(path), key_id=key_id)
     cluster = load_cluster_config(kubeconfig=kubeconfig, context=context, master=master)
     output = Output(Path(path), clock=SystemClock(), rotation=rotation)
-    hashed = Hashed() if hash_names else None
-    warning = warning_of_other_names(Path(path), names=names) if is_folder else ""
+    warning = warning_of_other_names(Path(path), key_id=key_id) if is_folder else ""
     run_on_loop(_record(cluster, output, hashed, length, warning, is_beside=beside))
 
 

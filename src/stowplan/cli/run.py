@@ -126,6 +126,7 @@ def run(
     record_after: Duration,
     record_keep: int,
     record_hash_names: bool,
+    record_hash_key: Path | None,
     annotate: bool,
     flags: dict[str, Any],
 ) -> None:
@@ -164,7 +165,13 @@ def run(
             verify_decisions=verify_decisions,
             ledger=(ledger_memory, ledger, ledger_size),
             record=_record_options(
-                ctx, record, record_size, record_after, record_keep, record_hash_names
+                ctx,
+                record,
+                record_size,
+                record_after,
+                record_keep,
+                record_hash_names,
+                record_hash_key,
             ),
             annotate=annotate,
             shown=_shown_options(ctx) | {"port": str(port or 0)},
@@ -187,10 +194,12 @@ def _record_options(
     after: Duration,
     keep: int,
     hash_names: bool,
+    hash_key: Path | None,
 ) -> RecordOptions | None:
     """Raise ConfigError here: `stowplan record` would report it only in the scheduler's log."""
     if folder is None:
-        for name in ("record_size", "record_after", "record_keep", "record_hash_names"):
+        for option in ("size", "after", "keep", "hash_names", "hash_key"):
+            name = f"record_{option}"
             if ctx.get_parameter_source(name) is not ParameterSource.DEFAULT:
                 raise ConfigError(
                     "is for recordings. Fix: add --record DIR, or leave it out",
@@ -198,9 +207,12 @@ def _record_options(
                 )
         return None
     from stowplan.recording.files import Rotation
+    from stowplan.recording.hash_key import read_secret
 
     Rotation(size, after, keep).check(prefix="--record")
-    return RecordOptions(folder, size, after, keep, hash_names)
+    if hash_key is not None:
+        read_secret(hash_key)
+    return RecordOptions(folder, size, after, keep, hash_names, hash_key)
 
 
 def _shown_options(ctx: click.Context) -> dict[str, str]:

@@ -66,6 +66,10 @@ class Header(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw
     #: server's message.
     unread: dict[str, str] = {}
 
+    def has_names_of(self, key_id: str) -> bool:
+        """Whether a recorder with this key writes the same names; "" is one that keeps names."""
+        return self.key_id == key_id and (self.names == "hashed") == bool(key_id)
+
 
 def different_names(old: Header, new: Header) -> str:
     """How the names in two adjacent sessions differ, as a predicate; empty if they match."""

@@ -235,11 +235,10 @@ def _locked(path: Path, what: str) -> ConfigError:
     return ConfigError(f"another process records to it. Fix: name another {what}", where=str(path))
 
 
-def check_continues(path: Path, *, names: str) -> None:
+def check_continues(path: Path, *, key_id: str) -> None:
     """Raise ConfigError if a file exists to which a recording must not be appended.
 
-    `names` is "kept" or "hashed". Hashed names cannot be continued: the key of a run is not
-    stored, so its hashes never match those of another run.
+    `key_id` identifies the key of the recorder's hashes; "" if it keeps names.
     """
     if path.is_fifo():  # opening it would wait for a reader for ever
         raise ConfigError("is not a regular file. Fix: name another file", where=str(path))
@@ -248,24 +247,24 @@ def check_continues(path: Path, *, names: str) -> None:
     header = first_header(path)
     if header is None:
         raise ConfigError("exists and is not a recording. Fix: name another file", where=str(path))
-    if header.names == "hashed":
-        raise ConfigError(
-            "exists and has hashed names, which only the run that began it could continue."
-            " Fix: name another file",
-            where=str(path),
-        )
-    if names == "hashed":
-        raise ConfigError(
-            "exists and has names that are not hashed. Fix: name another file, or leave out"
-            " --hash-names",
-            where=str(path),
-        )
+    if header.has_names_of(key_id):
+        return
+    if header.names != "hashed":
+        what, remedy = "are not hashed", "leave out --hash-names and --hash-key"
+    elif key_id:
+        what, remedy = "are hashed with another key", "give its key to --hash-key"
+    else:
+        what, remedy = "are hashed", "give its key to --hash-key"
+    raise ConfigError(
+        f"exists and has names that {what}. Fix: name another file, or {remedy}", where=str(path)
+    )
 
 
-def warning_of_other_names(folder: Path, *, names: str) -> str:
+def warning_of_other_names(folder: Path, *, key_id: str) -> str:
     """Why new files cannot be read together with those in a folder; empty if they can.
 
-    `names` is "kept" or "hashed". The newest recording decides: when it began, this was checked.
+    `key_id` identifies the key of the recorder's hashes; "" if it keeps names. The newest recording
+    decides: when it began, this was checked.
     """
     try:
         files = files_in(folder)
@@ -276,11 +275,13 @@ def warning_of_other_names(folder: Path, *, names: str) -> str:
             header = first_header(file)
             if header is None:
                 continue
-            if "hashed" not in (names, header.names):
+            if header.has_names_of(key_id):
                 return ""
-            how = "with another key" if names == header.names else "in only some of them"
+            how, remedy = "in only some of them", ""
+            if key_id and header.names == "hashed":
+                how, remedy = "with another key", ", or with the key of the older files"
             return (
                 f"{folder} has older files, such as {file.name}, that cannot be read together with"
-                f" the new ones: names are hashed {how}. Fix: record to a new folder"
+                f" the new ones: names are hashed {how}. Fix: record to a new folder{remedy}"
             )
     return ""

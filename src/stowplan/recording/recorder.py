@@ -54,7 +54,6 @@ class Recorder:
         self._client = client
         self._output = output
         self._hashed = hashed
-        self._key_id = "" if hashed is None else secrets.token_hex(8)
         self._clock = clock or SystemClock()
         self._stowplan = version
         self._kubernetes = ""
@@ -126,7 +125,7 @@ class Recorder:
             kubernetes=self._kubernetes,
             kinds=self._watching.kinds,
             names="kept" if self._hashed is None else "hashed",
-            key_id=self._key_id,
+            key_id="" if self._hashed is None else self._hashed.key_id,
             unread=self._watching.unread,
         )
         self._output.lines.add(header_line(header))

@@ -4,12 +4,13 @@ Objects are decoded into the structs of `stowplan.api`, which have no fields for
 variables, commands, arguments, probes or mounts. Secrets and ConfigMaps are never requested. Only
 annotations that scheduling reads are kept, and messages of conditions are removed.
 
-`Hashed` also replaces names by keyed hashes (`hashing`). The key is never stored.
+`Hashed` also replaces names by keyed hashes (`hashing`). The key is never written.
 """
 
 from __future__ import annotations
 
 import secrets
+from hashlib import blake2b
 from typing import Any, Final
 
 import msgspec
@@ -140,10 +141,14 @@ def _scrub_volume(volume: Volume) -> Volume:
 
 
 class Hashed:
-    """Encodes objects with hashed names; one key for a whole recording."""
+    """Encodes objects with hashed names."""
 
-    def __init__(self, key: bytes | None = None) -> None:
-        self._names = Names(secrets.token_bytes(32) if key is None else key)
+    def __init__(self, secret: bytes | None = None) -> None:
+        """Objects with the same secret make equal hashes. The default is a random secret."""
+        key = blake2b(secret or secrets.token_bytes(32)).digest()
+        #: Identifies the key in headers without revealing it.
+        self.key_id = blake2b(key=key, digest_size=8, person=b"key ID").hexdigest()
+        self._names = Names(key)
 
     def __call__(self, obj: Any) -> bytes:
         return _encode(self._names.hashed(scrubbed(obj)))

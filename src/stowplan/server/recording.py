@@ -50,15 +50,16 @@ class RecordOptions:
     rotate_after: Duration
     keep: int
     hash_names: bool
+    hash_key: Path | None
 
     def command(self) -> list[str]:
-        hashing = ["--hash-names"] if self.hash_names else []
-        keeping = [f"--keep={self.keep}"] if self.keep else []
         return [
-            *(sys.executable, "-m", "stowplan", "record", f"{self.folder}/", "--beside", *hashing),
+            *(sys.executable, "-m", "stowplan", "record", f"{self.folder}/", "--beside"),
             f"--rotate-size={self.rotate_size}",
             f"--rotate-after={self.rotate_after}",
-            *keeping,
+            *([f"--keep={self.keep}"] if self.keep else []),
+            *(["--hash-names"] if self.hash_names else []),
+            *([f"--hash-key={self.hash_key}"] if self.hash_key else []),
         ]
 
 

@@ -24,6 +24,11 @@ def run(*argv: str) -> object:
         (("--record-size", "256Mi"), f"--record-size: {ALONE}"),
         (("--record-after", "24h"), f"--record-after: {ALONE}"),
         (("--record-hash-names",), f"--record-hash-names: {ALONE}"),
+        (("--record-hash-key", "key"), f"--record-hash-key: {ALONE}"),
+        (
+            ("--record", "r", "--record-hash-key", "key"),
+            "key: cannot be read: No such file or directory",
+        ),
         (
             ("--record", "r", "--record-size", "1k"),
             "--record-size: is too small. Fix: give at least 1Mi",
@@ -50,6 +55,9 @@ def test_mistakes_are_one_line(
 def test_all_of_them_together(tmp_path: Path) -> None:
     written = tmp_path / "written.yaml"
     options = ("--record-size", "1Mi", "--record-after", "0", "--record-keep", "0")
-    given = ("--record", str(tmp_path / "r"), *options, "--record-hash-names")
+    key = tmp_path / "key"
+    key.write_text("a secret of thirty bytes or so")
+    hashing = ("--record-hash-names", "--record-hash-key", str(key))
+    given = ("--record", str(tmp_path / "r"), *options, *hashing)
     assert run(*given, "--write-config-to", str(written)) == 0
     assert written.exists()

@@ -131,19 +131,23 @@ def test_a_recorder_is_warned_of_files_that_do_not_match_its_own(tmp_path: Path)
     hashed = folder_of(tmp_path / "hashed", {}, HASHED)
     plain = folder_of(tmp_path / "plain", HASHED, {})
     found = {
-        (folder.name, names): warning_of_other_names(folder, names=names)
+        (folder.name, key_id): warning_of_other_names(folder, key_id=key_id)
         for folder in (hashed, plain, tmp_path / "missing", tmp_path)
-        for names in ("kept", "hashed")
+        for key_id in ("", HASHED["keyId"], "k2")
     }
     text = f"has older files, such as {SECOND}, that cannot be read together with the new ones"
     only_some = "names are hashed in only some of them. Fix: record to a new folder"
-    other_key = "names are hashed with another key. Fix: record to a new folder"
+    other_key = (
+        "names are hashed with another key. Fix: record to a new folder, or with the key of the"
+        " older files"
+    )
     assert {key: warning for key, warning in found.items() if warning} == {
-        ("hashed", "kept"): f"{hashed} {text}: {only_some}",
-        ("hashed", "hashed"): f"{hashed} {text}: {other_key}",
-        ("plain", "hashed"): f"{plain} {text}: {only_some}",
+        ("hashed", ""): f"{hashed} {text}: {only_some}",
+        ("hashed", "k2"): f"{hashed} {text}: {other_key}",
+        ("plain", HASHED["keyId"]): f"{plain} {text}: {only_some}",
+        ("plain", "k2"): f"{plain} {text}: {only_some}",
     }
     (plain / SECOND).write_bytes(b"not a recording")
-    assert warning_of_other_names(plain, names="kept")
+    assert warning_of_other_names(plain, key_id="")
     (hashed / SECOND).write_bytes(packed({**HEADER, "recording": "stowplan/v9"}))
-    assert not warning_of_other_names(hashed, names="kept")
+    assert not warning_of_other_names(hashed, key_id="")

@@ -37,7 +37,7 @@ class Instead(RecordOptions):
 
 
 def process(folder: Path, script: str) -> RecordingProcess:
-    options = Instead(folder, 1 << 20, Duration(60.0), 0, False, script)
+    options = Instead(folder, 1 << 20, Duration(60.0), 0, False, None, script)
     return RecordingProcess(options, {}, retry_s=0.01)
 
 
