@@ -2,7 +2,8 @@
 
 These are files that YAML files refer to, and Python files that Python files import. Python is
 parsed, not run, so the answer is the same in every process. Imports that code computes, files that
-it opens, and installed packages are not found; docs/sweep.md says so.
+it opens, and installed packages are not found; docs/sweep.md says so. The standard library's
+`modulefinder` would follow imports, too, but fails on packages without `__init__.py` (Python 3.13).
 """
 
 from __future__ import annotations
