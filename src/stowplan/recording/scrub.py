@@ -148,16 +148,16 @@ class Hashed:
         key = blake2b(secret or secrets.token_bytes(32)).digest()
         #: Identifies the key in headers without revealing it.
         self.key_id = blake2b(key=key, digest_size=8, person=b"key ID").hexdigest()
-        self._names = Names(key)
+        self.names = Names(key)
 
     def __call__(self, obj: Any) -> bytes:
-        return _encode(self._names.hashed(scrubbed(obj)))
+        return _encode(self.names.hashed(scrubbed(obj)))
 
     def identity(self, obj: Any) -> Any:
-        return identity(self._names.hashed(type(obj)(metadata=obj.metadata)))
+        return identity(self.names.hashed(type(obj)(metadata=obj.metadata)))
 
     def decision(self, decision: Decision) -> Decision:
-        text = self._names.text
+        text = self.names.text
         scores = [{**each, "node": text(each["node"])} for each in decision.scores]
-        pod = self._names.path(decision.pod)
+        pod = self.names.path(decision.pod)
         return _replace(decision, pod=pod, node=text(decision.node), scores=scores)

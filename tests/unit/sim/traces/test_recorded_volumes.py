@@ -11,7 +11,6 @@ import msgspec
 import pytest
 
 from stowplan.recording.entries import BY_KIND
-from stowplan.recording.hashing import Names
 from stowplan.recording.scrub import Hashed, kept
 from stowplan.sim.traces.model import Arrival
 from stowplan.sim.traces.recorder import read_recording
@@ -20,8 +19,8 @@ from tests.unit.recording.test_bad_recordings import HEADER, SYNCED, Json, Run, 
 __all__ = ["stowplan"]
 
 Scrub: TypeAlias = Callable[[Any], bytes]
-SCRUBS: Final = pytest.mark.parametrize("scrub", [kept, Hashed(b"key")], ids=["kept", "hashed"])
-NAMES: Final = Names(b"key")
+HASHED: Final = Hashed(b"key")
+SCRUBS: Final = pytest.mark.parametrize("scrub", [kept, HASHED], ids=["kept", "hashed"])
 END: Final = {"at": 30.0, "type": "END", "note": "stopped"}
 ZONE: Final = "topology.kubernetes.io/zone"
 CLAIM_SPEC: Final = {
@@ -119,7 +118,7 @@ def places(stowplan: Run, path: Path) -> dict[str, str]:
 
 def named(scrub: Scrub, name: str) -> str:
     """A name as recordings have it."""
-    return name if scrub is kept else NAMES.text(name)
+    return name if scrub is kept else HASHED.names.text(name)
 
 
 def told(scrub: Scrub, **found: str) -> dict[str, str]:
