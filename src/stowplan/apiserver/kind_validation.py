@@ -44,10 +44,16 @@ _LABELS_DO_NOT_MATCH = "`selector` does not match template `labels`"
 
 def _node(node: Json) -> list[Cause]:
     causes = taint_causes((node.get("spec") or {}).get("taints"), "metadata.taints")
-    for part in ("capacity", "allocatable"):
-        for name, amount in (node["status"].get(part) or {}).items():
-            causes += amount_causes(name, amount, f"status.{part}.{name}")
-    return causes
+    return causes + node_status_causes(node)
+
+
+def node_status_causes(node: Json) -> list[Cause]:
+    return [
+        cause
+        for part in ("capacity", "allocatable")
+        for name, amount in (node["status"].get(part) or {}).items()
+        for cause in amount_causes(name, amount, f"status.{part}.{name}")
+    ]
 
 
 def _node_update(node: Json, old: Json) -> list[Cause]:

@@ -26,11 +26,13 @@ from stowplan.apiserver.kind_validation import (
     CREATE_CAUSES,
     UPDATE_CAUSES,
     event_causes,
+    node_status_causes,
     strict_event_causes,
 )
 from stowplan.apiserver.kinds import (
     DEVICE_TAINT_RULES,
     EVENTS,
+    NODES,
     PODS,
     RESOURCE_CLAIMS,
     Kind,
@@ -84,6 +86,8 @@ def check_update(
             causes += pod_update_causes(obj, old)
     elif kind is RESOURCE_CLAIMS and subresource == "status":
         causes += resource_claim_status_causes(obj, old)
+    elif kind is NODES and subresource == "status":
+        causes += node_status_causes(obj)
     elif kind is DEVICE_TAINT_RULES and subresource == "status":
         causes += device_taint_rule_status_causes(obj)
     elif subresource != "status":

@@ -20,6 +20,7 @@ from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.sim.gym.objects import KnownNode, PodReader, read_other
 from stowplan.sim.traces.model import Arrival, Disruption, Event, Json, Removal, Revision
+from stowplan.sim.traces.pod_changes import changeable, changed, resized
 from stowplan.workloads.kinds import find_resource
 
 
@@ -100,30 +101,34 @@ class Population:
             self.handlers.set_object(resource, read_other(resource, manifest))
 
     def _revise(self, manifest: Json) -> None:
-        """Of a pod only what may change in a cluster: its labels and annotations, and its end."""
         if manifest["kind"] != "Pod":
             self.create(manifest, None)
             return
-        metadata = manifest["metadata"]
-        key = _key(metadata)
-        living = self.living.get(self._renamed.get(key, key))
-        if living is None:
+        first_key, changes = _key(manifest["metadata"]), changeable(manifest)
+        living = self.living.get(self._renamed.get(first_key, first_key))
+        for known in [living] if living is not None else self.homeless:
+            if known.first_key == first_key:
+                before = changeable(known.manifest)
+                made = changed(known.manifest, before, changes)
+                known.manifest = resized(made, before, changes)
+        if living is None or living.first_key != first_key:
             return
-        if (manifest.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
-            self.finish(living.pod.key, living.pod.uid)
-            return
-        before = living.pod
-        changed = msgspec.structs.replace(
-            before.metadata,
-            labels=metadata.get("labels"),
-            annotations=metadata.get("annotations"),
+        old = living.pod
+        meta = old.metadata
+        read = self._reader.read(
+            living.manifest, name=meta.name, uid=meta.uid, created=meta.creation_timestamp or ""
         )
-        living.pod = msgspec.structs.replace(before, metadata=changed)
-        self.handlers.update_pod(before, living.pod)
+        living.pod = msgspec.structs.replace(
+            old,
+            metadata=msgspec.structs.replace(meta, labels=read.metadata.labels),
+            spec=msgspec.structs.replace(read.spec, node_name=old.spec.node_name),
+        )
+        self.handlers.update_pod(old, living.pod)
 
     def _remove(self, event: Removal) -> None:
         if event.kind == "Pod":
             key = f"{event.namespace or 'default'}/{event.name}"
+            self.homeless = deque(each for each in self.homeless if each.first_key != key)
             self._take_away(self._renamed.get(key, key))
         elif event.kind == "Node":
             self._lose_all(event.name)

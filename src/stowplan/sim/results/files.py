@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.api.objects import Node, Pod
+from stowplan.cluster.pod_info import same_footprint
 from stowplan.errors import ConfigError
 from stowplan.loader.files import read_stream
 from stowplan.loader.json_text import UNREADABLE, json_decoder, reason_of
@@ -207,6 +208,8 @@ class _Seen:
             self._observer.pod_created(pod)
         elif pod.spec.node_name and not known.spec.node_name:
             self._observer.pod_bound(pod)
+        elif not same_footprint(known, pod):
+            self._observer.pod_resized(pod)
         if _is_preempted(pod):
             self._observer.pod_preempted(pod.key)
 

@@ -122,6 +122,17 @@ class RunObserver:
         if pod.key in self._pods:
             self._place(pod, was_placed=False)
 
+    def pod_resized(self, pod: Pod) -> None:
+        """A bound pod may hold other amounts."""
+        kept = self._pods.get(pod.key)
+        if kept is None or kept.bound is None:
+            return
+        self._advance()
+        node = self._nodes.get(kept.node) or self._absent[kept.node]
+        node.used.subtract(kept.amounts)
+        kept.amounts = held_amounts(pod)
+        node.used.update(kept.amounts)
+
     def pod_preempted(self, key: str) -> None:
         pod = self._pods.get(key)
         if pod is not None:

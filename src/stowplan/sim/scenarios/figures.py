@@ -121,6 +121,19 @@ class Measurement:
             if resource not in self._shares:
                 self._shares[resource] = _OverTime()
 
+    def pod_resized(self, key: str, amounts: Request) -> None:
+        """A bound pod holds other amounts."""
+        node, before = self._placed.get(key, ("", ()))
+        if not node or amounts == before:
+            return
+        self._advance()
+        self._placed[key] = (node, amounts)
+        for sign, held in ((-1, before), (1, amounts)):
+            for resource, amount in held:
+                self._used[resource] += sign * amount
+                if resource not in self._shares:
+                    self._shares[resource] = _OverTime()
+
     def pod_gone(self, key: str) -> None:
         self._advance()
         self._waiting.pop(key, None)

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from stowplan.api.objects import Node, Pod
-from stowplan.cluster.pod_info import Request, compile_pod
+from stowplan.cluster.pod_info import Request, compile_pod, same_footprint
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.scheduler.outcome import Failure, Placement
@@ -151,6 +151,7 @@ class Recording:
         labels, key = pod.metadata.labels or {}, intern(pod.key)
         self.seen_pods[key] = self._labels.setdefault(tuple(labels.items()), labels)
         self.counts["created"] += 1
+        self.deleted_on_purpose.discard(key)  # that was another pod of this name
         self.measurement.pod_created(key)
         if self._observer is not None:
             self._observer.pod_created(pod)
@@ -167,6 +168,10 @@ class Recording:
             return
         if new.spec.node_name and not old.spec.node_name:
             self._bound(new, by_scheduler=True)
+        elif not same_footprint(old, new):
+            self.measurement.pod_resized(new.key, self.held_by(new))
+            if self._observer is not None:
+                self._observer.pod_resized(new)
         if new.is_terminating and not old.is_terminating:
             self.add(EntryKind.CHANGED, f"pod {new.key}", "is terminating")
 

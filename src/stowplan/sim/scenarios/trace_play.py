@@ -10,20 +10,21 @@ timeline.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from http import HTTPStatus
 
 from stowplan.api.resources import PODS
 from stowplan.errors import AlreadyExists, ApiError, ConfigError, NotFound, StowplanError
+from stowplan.loader.json_text import load_json
 from stowplan.logs import get_logger, kv
 from stowplan.sim.scenarios.cluster import Cluster, change_node
 from stowplan.sim.scenarios.node_names import no_such_node
 from stowplan.sim.scenarios.timeline import SKIPPED_ROWS, EntryKind
 from stowplan.sim.traces.model import Arrival, Disruption, Event, Json, Removal, Revision, Trace
+from stowplan.sim.traces.pod_changes import changeable, changed, resized
 from stowplan.workloads.kinds import find_resource
 
 log = get_logger(__name__)
@@ -36,8 +37,15 @@ _MOMENT_S = 1e-6
 _GRACE_S = 60.0
 #: kube-controller-manager leaves so many finished pods in place, its terminated-pod-gc-threshold.
 _FINISHED_KEPT = 12_500
-#: Answers of the API server to an object that is not valid.
-_REFUSALS = (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY)
+#: Answers of the API server to an object that is not valid, or is there already.
+_REFUSALS = (
+    HTTPStatus.BAD_REQUEST,
+    HTTPStatus.NOT_FOUND,
+    HTTPStatus.CONFLICT,
+    HTTPStatus.UNPROCESSABLE_ENTITY,
+)
+#: Replacements of lost pods keep so much of the name.
+_KEPT_NAME = 240
 #: Objects that may be there already, from another trace or the scenario itself.
 _MAY_EXIST = ("Namespace", "PriorityClass", "StorageClass")
 
@@ -113,13 +121,17 @@ class _Player:
         self._on_progress = on_progress
         self._replaces_lost = replaces_lost
         self._keeps_finished = keeps_finished
-        self._ended: deque[str] = deque()
+        #: Keys of finished pods, in the order of their ends.
+        self._ended: dict[str, None] = {}
         self._living: dict[str, _Living] = {}
+        #: Keys of pods that the trace has removed, until their deletion is heard. Another pod may
+        #: have the name by then.
+        self._leaving: set[str] = set()
         #: Keys of pods that run for some time and then end.
         self._running: set[str] = set()
         self._latest_end = 0.0
         self._lost: list[_Living] = []
-        #: Under which name a pod has come again, by the key it had at first.
+        #: Keys of pods that have come again, by the key at first.
         self._renamed: dict[str, str] = {}
         #: What `_wait` waits for; a plain future, because an asyncio.Event looks up the running
         #: loop each time it is waited for.
@@ -220,17 +232,38 @@ class _Player:
 
     async def _remove(self, event: Removal) -> None:
         """Remove an object with its dependents: a node's pods, or the replacement of a lost pod."""
-        cluster, name = self._cluster, event.name
         if event.kind == "Pod":
-            namespace = cluster.place(event.namespace)
-            key = f"{namespace}/{name}"
-            self._lost = [each for each in self._lost if self._first_key(each) != key]
-            name = self._renamed.pop(key, name)
-            self._living.pop(f"{namespace}/{name}", None)
-        elif event.kind == "Node":
+            await self._remove_pod(f"{self._cluster.place(event.namespace)}/{event.name}")
+            return
+        if event.kind == "Node":
             with suppress(NotFound):
-                await cluster.drain(name)
-        await cluster.delete(event.kind, name, namespace=event.namespace)
+                await self._cluster.drain(event.name)
+        await self._cluster.delete(event.kind, event.name, namespace=event.namespace)
+
+    async def _remove_pod(self, first_key: str) -> None:
+        """Remove a pod at once: its grace period was over when its deletion was recorded."""
+        self._lost = [each for each in self._lost if self._first_key(each) != first_key]
+        key, living = self._present(first_key)
+        self._renamed.pop(first_key, None)
+        namespace, name = key.split("/")
+        if living is not None:
+            del self._living[key]
+            self._leaving.add(key)
+            self._running.discard(key)
+            self._cluster.recording.deleted_on_purpose.add(key)
+        elif key in self._ended:
+            del self._ended[key]
+        else:
+            return
+        await self._delete_pod(namespace, name)
+
+    def _present(self, first_key: str) -> tuple[str, _Living | None]:
+        """The key of a pod now, and the pod itself if it is in the cluster."""
+        key = self._renamed.get(first_key, first_key)
+        living = self._living.get(key)
+        if living is not None and self._first_key(living) != first_key:
+            living = None  # the replacement of another pod has its name
+        return key, living
 
     async def _arrive(self, event: Arrival) -> None:
         kind, metadata = event.manifest["kind"], event.manifest["metadata"]
@@ -259,14 +292,22 @@ class _Player:
         return True
 
     async def _again(self, lost: _Living) -> None:
-        lost.lives += 1
         manifest = lost.arrival.manifest
-        metadata = {**manifest["metadata"], "name": f"{lost.name}-r{lost.lives}"}
         spec = {key: value for key, value in manifest["spec"].items() if key != "nodeName"}
-        self._living[self._key(metadata)] = lost
-        self._renamed[self._first_key(lost)] = metadata["name"]
         self._replaced += 1
-        await self._create({**manifest, "metadata": metadata, "spec": spec})
+        while True:
+            lost.lives += 1
+            name = f"{lost.name[:_KEPT_NAME]}-r{lost.lives}"
+            metadata = {**manifest["metadata"], "name": name}
+            key = self._key(metadata)
+            if key not in self._living:
+                self._living[key] = lost
+                self._renamed[self._first_key(lost)] = key
+                try:
+                    await self._create({**manifest, "metadata": metadata, "spec": spec})
+                    return
+                except AlreadyExists:  # the trace has pods of such names, too
+                    del self._living[key]
 
     def _key(self, metadata: Json) -> str:
         return f"{self._cluster.place(metadata.get('namespace', ''))}/{metadata['name']}"
@@ -286,16 +327,19 @@ class _Player:
 
     async def _collect(self) -> None:
         """Delete the oldest finished pods, as the controller of real clusters does."""
-        pretend = self._cluster.target.pretend
         while len(self._ended) > self._keeps_finished:
-            namespace, name = self._ended.popleft().split("/")
-            if pretend is not None:
-                pretend.remove_pod(namespace, name)
-                continue
-            try:
-                await self._cluster.client.delete(PODS, name, namespace=namespace, grace_period_s=0)
-            except NotFound:
-                continue
+            key = next(iter(self._ended))
+            del self._ended[key]
+            await self._delete_pod(*key.split("/"))
+
+    async def _delete_pod(self, namespace: str, name: str) -> None:
+        """Delete a pod without a grace period; it may be gone."""
+        pretend = self._cluster.target.pretend
+        if pretend is not None:
+            pretend.remove_pod(namespace, name)
+            return
+        with suppress(NotFound):
+            await self._cluster.client.delete(PODS, name, namespace=namespace, grace_period_s=0)
 
     async def _linked(self, volume: Json) -> Json:
         """The volume with the UID that its claim has in this cluster."""
@@ -313,6 +357,9 @@ class _Player:
 
     async def _revise(self, manifest: Json) -> None:
         """Update an object to its new manifest; the API server may refuse."""
+        if manifest["kind"] == "Pod":
+            await self._revise_pod(manifest)
+            return
         resource = find_resource(manifest["apiVersion"], manifest["kind"])
         assert resource is not None, "readers of traces leave out what is not known"
         name, namespace = manifest["metadata"]["name"], manifest["metadata"].get("namespace", "")
@@ -331,6 +378,35 @@ class _Player:
             what = f"{manifest['kind']} {name}"
             log.info("Recorded change was refused", extra=kv(object=what, err=str(problem)))
 
+    async def _revise_pod(self, changes: Json) -> None:
+        """Change a pod, and what comes again if it is lost; the API server may refuse."""
+        changes = changeable(changes)
+        first_key = self._key(changes["metadata"])
+        key, living = self._present(first_key)
+        lost = (each for each in self._lost if self._first_key(each) == first_key)
+        known = living or next(lost, None)
+        if known is None:
+            return
+        manifest = known.arrival.manifest
+        before = changeable(manifest)
+        manifest = resized(changed(manifest, before, changes), before, changes)
+        known.arrival = replace(known.arrival, manifest=manifest)
+        if living is None:
+            return
+        namespace, name = key.split("/")
+        put = partial(self._cluster.client.replace, PODS, name, namespace=namespace)
+        try:
+            path = PODS.path(namespace=namespace, name=name)
+            there = load_json(await self._cluster.client.request("GET", path))
+            del there["metadata"]["resourceVersion"]  # overwrite concurrent changes
+            body = changed(there, before, changes)
+            if body != there:
+                await put(body)
+            if (larger := resized(body, before, changes)) != body:
+                await put(larger, subresource="resize")
+        except ApiError as problem:
+            log.info("Recorded change was refused", extra=kv(object=f"Pod {key}", err=str(problem)))
+
     async def _disrupt(self, event: Disruption) -> None:
         try:
             await change_node(self._cluster, event.kind, event.node)
@@ -340,6 +416,10 @@ class _Player:
 
     def _hear(self, kind: EntryKind, key: str, at: float) -> None:
         """Handle a pod's event: bound, finished or lost."""
+        if key in self._leaving:
+            if kind is not EntryKind.BOUND:
+                self._leaving.remove(key)
+            return
         living = self._living.get(key)
         if kind is EntryKind.BOUND:
             if living is not None and living.arrival.run_s is not None:
@@ -355,7 +435,7 @@ class _Player:
                 self._finished += 1
                 if self._finished % _STRIDE == 0:
                     self._report()
-                self._ended.append(key)
+                self._ended[key] = None
             elif self._replaces_lost:
                 self._lost.append(living)
         if self._lost or not self._running:

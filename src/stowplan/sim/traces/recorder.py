@@ -3,7 +3,8 @@
 Unlike kube-scheduler-simulator's replay we keep the recorded times. The file is walked twice: at
 first to check it and to learn how long pods ran, then lazily whenever the trace is played. What
 must stay true: placements, phases and conditions of the recorded cluster are its own affair; here
-the scheduler under test decides, and durations come from the recording.
+the scheduler under test decides, and durations come from the recording. Of changed pods only what
+their owners may change is played (`pod_changes`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,6 +27,7 @@ from stowplan.sim.traces.model import (
     Revision,
     Trace,
 )
+from stowplan.sim.traces.pod_changes import changeable
 from stowplan.sim.traces.reading import BrokenRows
 from stowplan.sim.traces.recorded import (
     NotAnObject,
@@ -36,8 +39,10 @@ from stowplan.sim.traces.recorded import (
 from stowplan.sim.traces.recorded_lines import Line, recorded_lines
 from stowplan.workloads.kinds import find_resource
 
-#: Changes of these are made by the recorded scheduler, kubelets and controllers.
-_NOT_REVISED = ("Pod", "PersistentVolume", "PersistentVolumeClaim", "ResourceClaim")
+#: Changes of these are made by the recorded scheduler and by controllers.
+_NOT_REVISED = ("PersistentVolume", "PersistentVolumeClaim", "ResourceClaim")
+#: An object of these with another UID is another object. The deletion of the first was not seen.
+_REPLACED = ("Pod", *_NOT_REVISED)
 _FINISHED = ("Succeeded", "Failed")
 
 
@@ -103,11 +108,13 @@ def _learn(facts: _Facts, line: Line) -> None:
     facts.lines += 1
     if made["kind"] == "Node":
         facts.nodes += line.event == "Add"
-    if made["kind"] != "Pod":
+    if made["kind"] != "Pod" or line.event == "Delete":
         return
-    facts.pods += line.event == "Add"
-    life = facts.lives.setdefault(_identity(line.resource), _Life())
-    phase = phase_of(line.resource)
+    identity, phase = _identity(line.resource), phase_of(line.resource)
+    life = facts.lives.get(identity)
+    if life is None:
+        life = facts.lives[identity] = _Life()
+        facts.pods += phase not in _FINISHED
     if phase == "Running" and life.started is None:
         life.started = line.at
     if phase in _FINISHED and life.finished is None:
@@ -124,7 +131,7 @@ def _is_known(made: Json) -> bool:
 
 
 def _identity(resource: Json) -> str:
-    """A pod's UID; a Delete has none and needs none."""
+    """An object's UID; a Delete has none and needs none."""
     metadata = resource["metadata"]
     name = f"{metadata.get('namespace', '')}/{metadata.get('name')}"
     return str(metadata.get("uid") or name)
@@ -133,6 +140,13 @@ def _identity(resource: Json) -> str:
 def _digest(made: Json) -> bytes:
     """A digest to detect changed objects; most updates of nodes are heartbeats."""
     return hashlib.blake2b(msgspec.json.encode(made), digest_size=16).digest()
+
+
+class _Known(NamedTuple):
+    """An object that is there."""
+
+    identity: str
+    digest: bytes
 
 
 class _Walk:
@@ -160,7 +174,7 @@ class _Walk:
                 yield event
 
     def _changes(self) -> Iterator[tuple[Line, Event]]:
-        there: dict[tuple[str, str, str], bytes] = {}
+        there: dict[tuple[str, str, str], _Known] = {}
         for line in recorded_lines(self._file, BrokenRows(self._file, skip=True)):
             if line.event == "End":
                 return
@@ -172,18 +186,28 @@ class _Walk:
                 continue
             if not _is_known(made) or made["kind"] in self._without:
                 continue
-            key = (made["kind"], made["metadata"].get("namespace", ""), made["metadata"]["name"])
-            if line.event == "Delete":
+            kind, metadata = made["kind"], made["metadata"]
+            key = (kind, metadata.get("namespace", ""), metadata["name"])
+            known = there.get(key)
+            identity = _identity(line.resource)
+            is_gone = line.event == "Delete"
+            if known is not None and kind in _REPLACED and known.identity != identity:
+                is_gone = True
+            if is_gone:
                 if there.pop(key, None) is not None:
                     yield line, Removal(line.at, made["apiVersion"], *key)
-            elif key not in there:
+                known = None
+            if line.event == "Delete":
+                continue
+            changes = changeable(made) if kind == "Pod" else made
+            if known is None:
                 event = self._arrival(line, made)
                 if event is not None:
-                    there[key] = _digest(made)
+                    there[key] = _Known(identity, _digest(changes))
                     yield line, event
-            elif made["kind"] not in _NOT_REVISED and there[key] != (digest := _digest(made)):
-                there[key] = digest
-                yield line, Revision(line.at, made)
+            elif kind not in _NOT_REVISED and known.digest != (digest := _digest(changes)):
+                there[key] = _Known(identity, digest)
+                yield line, Revision(line.at, changes)
 
     def _arrival(self, line: Line, made: Json) -> Arrival | None:
         if made["kind"] != "Pod":

@@ -227,7 +227,7 @@ def test_recorded_pods_stand_where_they_stood_and_labels_change() -> None:
         some_pod(0, "one", affinity=apart),
         Revision(10, {**there, "metadata": metadata}),
         some_pod(20, "two", affinity=apart),
-        Revision(30, {**there, "status": {"phase": "Succeeded"}}),
+        Removal(30, "v1", "Pod", "default", "there"),
         some_pod(40, "three", affinity=apart),
     ]
     env = ClusterEnv(trace_of([some_node("a"), some_node("b"), there], events))
