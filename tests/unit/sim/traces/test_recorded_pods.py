@@ -251,7 +251,7 @@ def test_changes_of_a_lost_pod_hold_for_its_replacement(stowplan: Stowplan, tmp_
 def test_replacements_do_not_take_names_of_the_recording(
     stowplan: Stowplan, tmp_path: Path
 ) -> None:
-    """Not even those that come later; long names stay valid."""
+    """Long names stay valid."""
     long = "p" * 253
     played = Played(
         stowplan,
@@ -275,6 +275,27 @@ def test_replacements_do_not_take_names_of_the_recording(
         long: 5.5,
         f"{long[:240]}-r1": None,
     }
+
+
+def test_a_pod_with_the_name_of_a_replacement_is_left_out(
+    stowplan: Stowplan, tmp_path: Path
+) -> None:
+    played = Played(
+        stowplan,
+        tmp_path,
+        node("a"),
+        SYNCED,
+        pod("p", 1.0),
+        deleted("Node", "a", 5.0),
+        node("b", 8.0),
+        pod("p-r1", 10.0, uid="2"),
+        pod("p-r1", 11.0, uid="2", what="MODIFIED", labels={"role": "web"}),
+        deleted("Pod", "p-r1", 12.0),
+        deleted("Pod", "p", 20.0),
+        END,
+    )
+    assert played.err == 'Warning: Pod p-r1 is left out: pods "p-r1" already exists\n'
+    assert played.life("p-r1").ended == 20.0
 
 
 def test_objects_that_cannot_be_created_are_left_out(stowplan: Stowplan, tmp_path: Path) -> None:
