@@ -3,13 +3,16 @@
 A string is hashed unless a table here lists its field, so a new field of a struct is hashed. Keys
 of maps stay: they are label keys or names of resources. Equal strings have equal hashes. A label
 with several zones, which the plugin VolumeZone splits, is hashed zone by zone.
+
+Whole numbers stay in labels of nodes and in what is matched with these, because `Gt` and `Lt`
+compare them. Everywhere else, a number is hashed as any other string.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
@@ -18,6 +21,7 @@ import msgspec
 from stowplan.api import device_objects as devices
 from stowplan.api import objects as core
 from stowplan.api import storage_objects as storage
+from stowplan.api.labels import parse_int64
 from stowplan.api.workload_objects import PodDisruptionBudgetStatus
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -107,8 +111,11 @@ _PLAIN_TEXTS: Final = frozenset(
         *("system-cluster-critical", "system-node-critical"),  # priority classes
     ]
 )
-_NUMBER: Final = re.compile(r"-?[0-9]+(\.[0-9]+)?")
-#: Labels of volumes with several values, as `a__b` (plugin VolumeZone).
+#: A label and annotations that simulations read as numbers.
+_NUMBERS: Final = frozenset(["stowplan.io/price-per-hour", "stowplan.io/run-seconds"])
+#: The label that repeats the name of a node.
+_HOSTNAME: Final = "kubernetes.io/hostname"
+#: Labels of nodes that volumes have, too, with several values as `a__b` (plugin VolumeZone).
 _ZONES: Final = frozenset(
     [
         "topology.kubernetes.io/zone",
@@ -146,8 +153,8 @@ class Names:
         return made
 
     def text(self, text: str) -> str:
-        """The hash of a string. Numbers stay, because selectors compare them."""
-        if text in _PLAIN_TEXTS or _NUMBER.fullmatch(text):
+        """The hash of a string."""
+        if text in _PLAIN_TEXTS:
             return text
         digest = hashlib.blake2b(text.encode(), key=self._key, digest_size=8).hexdigest()
         return f"h{digest}"
@@ -180,8 +187,15 @@ class Names:
 
     def _label(self, key: str, value: str) -> str:
         if key in _ZONES:
-            return "__".join(map(self.text, value.split("__")))
+            return "__".join(map(self._unless_whole, value.split("__")))
         return self.text(value)
+
+    def _unless_whole(self, text: str) -> str:
+        return self.text(text) if parse_int64(text) is None else text
+
+    def _of_node(self, value: Any) -> Any:
+        """What has labels of nodes, or is matched with them."""
+        return _NodeLabels(self._key)._value(value)
 
     def _word(self, text: str) -> str:
         return text if text in _WORDS else self.text(text)
@@ -190,9 +204,16 @@ class Names:
         return {
             key: ",".join(map(self._word, value.split(",")))
             if key == _MIGRATED_PLUGINS
-            else self.text(value)
+            else self._unless_number(key, value)
             for key, value in annotations.items()
         }
+
+    def _unless_number(self, key: str, value: str) -> str:
+        if key in _NUMBERS:
+            with suppress(ValueError):
+                float(value)
+                return value
+        return self.text(value)
 
     def _image(self, name: str) -> str:
         """An image with a tag, because the plugin ImageLocality appends one to names without."""
@@ -219,8 +240,24 @@ class Names:
         return {self.text(pod): time for pod, time in pods.items()}
 
 
+class _NodeLabels(Names):
+    """Hashes in which labels are those of nodes."""
+
+    def _label(self, key: str, value: str) -> str:
+        if key in _NUMBERS:
+            return self._unless_number(key, value)
+        if key in _ZONES or key == _HOSTNAME:
+            return super()._label(key, value)
+        return self._unless_whole(value)
+
+
 #: Fields that are hashed in another way; the rule of a list is applied to its elements.
 _RULES: Final[Mapping[tuple[type, str], Rule]] = {
+    (core.Node, "metadata"): Names._of_node,
+    (core.PodSpec, "node_selector"): Names._of_node,
+    (core.NodeSelectorTerm, "match_expressions"): Names._of_node,
+    (storage.StorageClass, "allowed_topologies"): Names._of_node,
+    (storage.CSIStorageCapacity, "node_topology"): Names._of_node,
     (core.ObjectMeta, "annotations"): Names._annotations,
     (core.OwnerReference, "kind"): Names._word,
     (core.OwnerReference, "api_version"): Names._word,

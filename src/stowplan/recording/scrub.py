@@ -20,7 +20,7 @@ from stowplan.api.objects import Condition, Node, ObjectMeta, Pod, Volume
 from stowplan.recording.decisions import Decision
 from stowplan.recording.hashing import Names
 
-#: Annotations that plugins read, and the run time of a pod in simulations.
+#: Annotations that plugins read, and the run time of a pod and the price of a node in simulations.
 KEPT_ANNOTATIONS: Final = frozenset(
     [
         "pv.kubernetes.io/bind-completed",
@@ -30,6 +30,7 @@ KEPT_ANNOTATIONS: Final = frozenset(
         "volume.beta.kubernetes.io/storage-class",
         "volume.kubernetes.io/selected-node",
         "stowplan.io/run-seconds",
+        "stowplan.io/price-per-hour",
     ]
 )
 #: Fields of an ephemeral volume's claim that scheduling reads.

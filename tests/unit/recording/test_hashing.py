@@ -17,6 +17,7 @@ from stowplan.recording.entries import KINDS
 from stowplan.recording.hashing import Names
 from stowplan.recording.scrub import KEPT_ANNOTATIONS, Hashed
 
+PRICE: Final = "stowplan.io/price-per-hour"
 #: Strings that stay, as `docs/record.md` says; `{}` marks the keys of a map.
 STAY: Final = frozenset(
     [
@@ -88,11 +89,12 @@ STAY: Final = frozenset(
 class Filled:
     """An object in which every string is a name of its own, and what each name fills."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: str = "name") -> None:
+        self.prefix = prefix
         self.places: dict[str, str] = {}
 
     def name(self, place: str) -> str:
-        name = f"name{len(self.places)}x"
+        name = f"{self.prefix}{len(self.places):06}"
         self.places[name] = place
         return name
 
@@ -121,7 +123,8 @@ class Filled:
         raise AssertionError(f"{place}: {shape}")
 
     def found_in(self, text: bytes) -> set[str]:
-        return {self.places[name] for name in re.findall(r"name[0-9]+x", text.decode())}
+        names = re.findall(rf"\b{self.prefix}[0-9]{{6}}\b", text.decode())
+        return {self.places[name] for name in names}
 
 
 def _preferred(kinds: tuple[shapes.Type, ...]) -> shapes.Type:
@@ -169,6 +172,26 @@ def test_only_the_listed_strings_stay() -> None:
     assert stayed == STAY
 
 
+def test_numbers_stay_only_where_nodes_are_matched_or_simulations_read_them() -> None:
+    for kind in KINDS:
+        filled = Filled("777")
+        obj = msgspec.convert(filled.value(shapes.type_info(kind.type), kind.kind), kind.type)
+        stayed = filled.found_in(Hashed(b"key")(obj)) - STAY
+        wanted = {"ObjectMeta.annotations"}  # the price of a node and the run time of a pod
+        match kind.kind:
+            case "Node":
+                wanted |= {"ObjectMeta.labels"}
+            case "Pod":
+                wanted |= {"PodSpec.node_selector", "LabelSelectorRequirement.values"}
+            case "PersistentVolume" | "VolumeAttachment" | "ResourceSlice" | "ResourceClaim":
+                wanted |= {"LabelSelectorRequirement.values"}
+            case "StorageClass":
+                wanted |= {"TopologySelectorRequirement.values"}
+            case "CSIStorageCapacity":
+                wanted |= {"LabelSelector.match_labels", "LabelSelectorRequirement.values"}
+        assert stayed == wanted, kind.kind
+
+
 def test_deleted_objects_have_hashed_names() -> None:
     for kind in KINDS:
         filled = Filled()
@@ -196,15 +219,59 @@ def test_selectors_match_what_they_matched(kind: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "stays"),
+    ("key", "value", "stays"),
     [
-        *((text, True) for text in ("8", "-8", "0.192", "1.5", "true", "", "system-node-critical")),
-        *((text, False) for text in ("1.", ".5", "1.2.3", "--8", "1e3", "v1", "system-payroll")),
-        ("٣", False),
+        *(("rank", text, True) for text in ("8", "-8", "+8", "007", "true", "", "9" * 18)),
+        *(("rank", text, False) for text in ("1.5", "1e3", "--8", "v1", "٣", "9" * 19)),
+        ("kubernetes.io/hostname", "4711", False),
+        ("topology.kubernetes.io/zone", "3", True),
+        *((PRICE, text, True) for text in ("2", "0.192", "1e-2")),
+        (PRICE, "cheap", False),
     ],
 )
-def test_numbers_stay(text: str, stays: bool) -> None:
-    assert (Names(b"key").text(text) == text) is stays
+def test_numbers_in_labels_of_nodes(key: str, value: str, stays: bool) -> None:
+    """As `Gt` and `Lt` read them, and in prices as Python does."""
+    names = Names(b"key")
+    wanted = value if stays else names.text(value)
+    node = names.hashed(msgspec.convert({"metadata": {"labels": {key: value}}}, Node))
+    assert node.metadata.labels == {key: wanted}
+    term = {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+    spec = {"nodeSelector": {key: value}, "affinity": {"nodeAffinity": required}}
+    pod = names.hashed(msgspec.convert({"spec": spec}, Pod))
+    assert pod.spec.node_selector == {key: wanted}
+    assert f'"values":["{wanted}"]' in msgspec.json.encode(pod).decode()
+
+
+def test_numbers_elsewhere_are_hashed() -> None:
+    """Every number here is told apart by its digits."""
+    selector = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["7001"]}]}
+    by_name = {"key": "metadata.name", "operator": "In", "values": ["7002"]}
+    term = {"matchFields": [by_name]}
+    affinity = {
+        "podAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {"namespaces": ["7003"], "labelSelector": selector, "namespaceSelector": selector}
+            ]
+        },
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}
+        },
+    }
+    meta = {"name": "7004", "namespace": "7005", "labels": {"phone": "7006", PRICE: "7007"}}
+    spec = {
+        "affinity": affinity,
+        "containers": [{"name": "7008"}],
+        "tolerations": [{"key": "k", "value": "7009"}],
+        "topologySpreadConstraints": [{"labelSelector": selector}],
+    }
+    hashed = Names(b"key").hashed
+    pod = hashed(msgspec.convert({"metadata": meta, "spec": spec}, Pod))
+    taints = [{"key": "k", "value": "7009"}]
+    given = {"metadata": {"name": "7002"}, "spec": {"taints": taints}}
+    node = hashed(msgspec.convert(given, Node))
+    assert not re.findall(r"\b700\d\b", msgspec.json.encode([pod, node]).decode())
+    assert (node.spec.taints or ())[0].value == (pod.spec.tolerations or ())[0].value
 
 
 def test_only_words_of_kubernetes_stay_in_owners_and_conditions() -> None:

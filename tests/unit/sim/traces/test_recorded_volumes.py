@@ -23,6 +23,8 @@ HASHED: Final = Hashed(b"key")
 SCRUBS: Final = pytest.mark.parametrize("scrub", [kept, HASHED], ids=["kept", "hashed"])
 END: Final = {"at": 30.0, "type": "END", "note": "stopped"}
 ZONE: Final = "topology.kubernetes.io/zone"
+TYPE: Final = "node.kubernetes.io/instance-type"
+EFFECT: Final = "NoSchedule"
 CLAIM_SPEC: Final = {
     "accessModes": ["ReadWriteOnce"],
     "storageClassName": "fast",
@@ -184,14 +186,17 @@ def test_a_preempted_pod_keeps_the_claim_of_its_ephemeral_volume(
 
 
 @SCRUBS
-def test_zones_of_a_volume(tmp_path: Path, stowplan: Run, scrub: Scrub) -> None:
+@pytest.mark.parametrize("zones", [("a", "b", "c"), ("1", "2", "3")], ids=["names", "numbers"])
+def test_zones_of_a_volume(
+    tmp_path: Path, stowplan: Run, scrub: Scrub, zones: tuple[str, str, str]
+) -> None:
     path = recording(
         tmp_path,
         scrub,
-        node("n1"),
-        node("n2"),
+        node("n1", labels={ZONE: zones[0]}),
+        node("n2", labels={ZONE: zones[1]}),
         storage_class("Immediate"),
-        volume("pv", 0.0, "disk", **{ZONE: "zone-n2__zone-n3"}),
+        volume("pv", 0.0, "disk", **{ZONE: f"{zones[1]}__{zones[2]}"}),
         claim("disk", 0.0, "pv"),
         SYNCED,
         pod("p", 1.0, volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "disk"}}]),
@@ -231,11 +236,102 @@ def test_pods_of_a_service_spread(
     assert places(stowplan, path)[named(scrub, "p1")] == named(scrub, second)
 
 
+def node_affinity(kind: str, **expression: Any) -> Json:
+    terms = [{kind: [expression]}]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"affinity": {"nodeAffinity": required}}
+
+
 @SCRUBS
-def test_prices_of_nodes(tmp_path: Path, stowplan: Run, scrub: Scrub) -> None:
-    priced = node("n1", labels={"stowplan.io/price-per-hour": "1.2"})
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param(
+            node_affinity("matchExpressions", key="rank", operator="Gt", values=["8"]), id="Gt"
+        ),
+        pytest.param(
+            node_affinity("matchExpressions", key="rack", operator="Lt", values=["8"]), id="Lt"
+        ),
+        pytest.param(
+            node_affinity("matchExpressions", key="rank", operator="NotIn", values=["7"]),
+            id="NotIn",
+        ),
+        pytest.param(
+            node_affinity("matchFields", key="metadata.name", operator="In", values=["4712"]),
+            id="name",
+        ),
+        pytest.param({"nodeSelector": {"rank": "10"}}, id="nodeSelector"),
+        pytest.param({"nodeSelector": {"kubernetes.io/hostname": "4712"}}, id="hostname"),
+        pytest.param(
+            {"tolerations": [{"key": "k", "operator": "Equal", "value": "6", "effect": EFFECT}]},
+            id="toleration",
+        ),
+    ],
+)
+def test_numbers_that_nodes_are_matched_with(
+    tmp_path: Path, stowplan: Run, scrub: Scrub, spec: Json
+) -> None:
+    path = recording(
+        tmp_path, scrub, *numbered_nodes(spec), SYNCED, pod("998877", 1.0, **spec), END
+    )
+    assert places(stowplan, path) == told(scrub, **{"998877": "4712"})
+
+
+def numbered_nodes(spec: Json) -> list[Json]:
+    made = []
+    for name, rank, rack, taint in (("4711", "7", "9", "5"), ("4712", "10", "007", "6")):
+        labels = {"kubernetes.io/hostname": name, "rank": rank, "rack": rack}
+        each = node(name, labels=labels)
+        if "tolerations" in spec:
+            taints = [{"key": "k", "value": taint, "effect": EFFECT}]
+            each["object"]["spec"] = {"taints": taints}
+        made.append(each)
+    return made
+
+
+@SCRUBS
+def test_numbers_that_pods_are_matched_with(tmp_path: Path, stowplan: Run, scrub: Scrub) -> None:
+    """Only one of two pods has the number, and the new one goes to its node."""
+    term = {
+        "topologyKey": ZONE,
+        "namespaces": ["4711"],
+        "labelSelector": {"matchLabels": {"phone": "491"}},
+    }
+    spec = {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+    held = [pod("1", 0.0, "n1"), pod("2", 0.0, "n2")]
+    for each, phone in zip(held, ("490", "491"), strict=True):
+        each["object"]["metadata"] |= {"namespace": "4711", "labels": {"phone": phone}}
+    path = recording(
+        tmp_path, scrub, node("n1"), node("n2"), *held, SYNCED, pod("3", 1.0, **spec), END
+    )
+    assert places(stowplan, path) == told(scrub, **{"1": "n1", "2": "n2", "3": "n2"})
+
+
+@SCRUBS
+@pytest.mark.parametrize("place", ["labels", "annotations"])
+def test_prices_of_nodes(tmp_path: Path, stowplan: Run, scrub: Scrub, place: str) -> None:
+    priced = node("n1", labels={TYPE: "m5.large"})
+    prices = {**priced["object"]["metadata"].get(place, {}), "stowplan.io/price-per-hour": "1.2"}
+    priced["object"]["metadata"][place] = prices
     path = recording(tmp_path, scrub, priced, SYNCED, pod("p", 1.0), END)
     assert replayed(stowplan, path)["cost"] == pytest.approx(1.2 * 30 / 3600, rel=1e-3)
+    code, out, _ = stowplan("compare", path, "-o", "json")
+    assert code == 0
+    assert json.loads(out)["runs"][0]["figures"]["cost"] == pytest.approx(1.2 * 30 / 3600, rel=1e-3)
+
+
+@pytest.mark.parametrize(("scrub", "is_known"), [(kept, True), (HASHED, False)])
+def test_prices_of_instance_types_need_their_names(
+    tmp_path: Path, stowplan: Run, scrub: Scrub, is_known: bool
+) -> None:
+    """As docs/compare.md says."""
+    typed = node("n1", labels={TYPE: "m5.large"})
+    path = recording(tmp_path, scrub, typed, SYNCED, pod("p", 1.0), END)
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("m5.large: 1.2\n")
+    code, _, err = stowplan("compare", path, "--prices", prices)
+    assert code == 0
+    assert ("no price for" in err) is not is_known
 
 
 def test_recordings_of_the_simulator_name_the_claims_too(tmp_path: Path) -> None:
