@@ -17,7 +17,8 @@ import msgspec
 
 from stowplan.api.device_objects import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from stowplan.api.objects import Condition, Node, ObjectMeta, Pod, Volume
-from stowplan.recording.decisions import Decision
+from stowplan.config.defaults import DEFAULT_SCHEDULER_NAME
+from stowplan.recording.decisions import EVENT, Decision
 from stowplan.recording.hashing import Names
 
 #: Annotations that plugins read, and the run time of a pod and the price of a node in simulations.
@@ -158,7 +159,12 @@ class Hashed:
         return identity(self.names.hashed(type(obj)(metadata=obj.metadata)))
 
     def decision(self, decision: Decision) -> Decision:
+        """The attempt with hashed names. Any controller can write an event, under any name."""
         text = self.names.text
+        scheduler = decision.scheduler
+        if decision.source == EVENT and scheduler != DEFAULT_SCHEDULER_NAME:
+            scheduler = text(scheduler)
         scores = [{**each, "node": text(each["node"])} for each in decision.scores]
         pod = self.names.path(decision.pod)
-        return _replace(decision, pod=pod, node=text(decision.node), scores=scores)
+        node = text(decision.node)
+        return _replace(decision, pod=pod, node=node, scheduler=scheduler, scores=scores)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from stowplan.api.device_objects import DeviceClass, ResourceClaim
 from stowplan.api.objects import Node, Pod
 from stowplan.api.storage_objects import CSIDriver, CSINode
 from stowplan.api.workload_objects import PodDisruptionBudget
+from stowplan.recording.decisions import Decision
 from stowplan.recording.scrub import Hashed, kept
 
 POD = {
@@ -210,3 +212,27 @@ def test_what_drivers_report_of_devices_is_not_recorded() -> None:
     for text in (kept(claim), Hashed(b"key")(claim)):
         assert b"s3cret" not in text
         assert b'"Ready"' in text
+
+
+@pytest.mark.parametrize(
+    ("source", "scheduler", "stays"),
+    [
+        ("event", "default-scheduler", True),
+        ("event", "payroll.acme.example/controller", False),
+        ("ledger", "batch-scheduler", True),  # a profile of ours, as pods name it
+        ("event", "", True),
+    ],
+)
+def test_controllers_that_write_events_are_hashed(source: str, scheduler: str, stays: bool) -> None:
+    hashed = Hashed(b"key")
+    attempt = Decision(
+        pod="4711/998877", result="scheduled", node="555123", scheduler=scheduler, source=source
+    )
+    text = hashed.names.text
+    assert hashed.decision(attempt) == msgspec.structs.replace(
+        attempt,
+        pod=f"{text('4711')}/{text('998877')}",
+        node=text("555123"),
+        scheduler=scheduler if stays else text(scheduler),
+    )
+    assert text("555123") != "555123"
