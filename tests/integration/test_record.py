@@ -321,7 +321,7 @@ def test_recorders_with_one_key_make_one_recording(server: EmbeddedServer, tmp_p
     assert (refused.returncode, refused.stderr) == (
         2,
         f"Error: {file}: exists and has names that are hashed with another key."
-        " Fix: name another file, or give its key to --hash-key\n",
+        " Fix: name another file, or, if it was recorded with --hash-key, give that key\n",
     )
 
 

@@ -113,8 +113,15 @@ def file_option(name: str, help_text: str, **more: Any) -> Callable[[F], F]:
 
     With `dir_okay=False`, the path of a folder is refused.
     """
-    kind = click.Path(path_type=Path, dir_okay=more.pop("dir_okay", True))
+    kind = _File(path_type=Path, dir_okay=more.pop("dir_okay", True))
     return click.option(name, type=kind, metavar="FILE", help=help_text, **more)
+
+
+class _File(click.Path):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":  # as a path, it would be the current folder
+            self.fail("the name is empty. Fix: name a file, or leave the option out", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 def length_option(example: str) -> Callable[[F], F]:
@@ -212,12 +219,12 @@ def record_options(command: F) -> F:
     command = click.option(
         "--record-hash-names",
         is_flag=True,
-        help="Replace names and label values in recordings by hashes.",
+        help="Replace names, images, label values and taint values in recordings by hashes.",
     )(command)
     command = file_option(
         "--record-hash-key",
-        "Hash names, with the secret in this file, so that recordings of several starts can be "
-        "read together.",
+        "Hash names, with the secret of at least 16 bytes in this file, so that recordings of "
+        "several starts can be read together. It must not be in DIR.",
     )(command)
     return click.option(
         "--record",

@@ -50,13 +50,14 @@ _USER_AGENT: Final = f"stowplan/{__version__} record"
 @click.option(
     "--hash-names",
     is_flag=True,
-    help="Replace names and label values by hashes. Selectors still match what they matched; "
-    "keys of labels and names of resources stay.",
+    help="Replace names, images, label values and taint values by hashes. Selectors still match "
+    "what they matched; keys of labels, names of resources and numbers in labels of nodes stay.",
 )
 @file_option(
     "--hash-key",
-    "Hash names, with the secret in this file. Recorders with the same secret make equal hashes, "
-    "so recordings can be continued and read together.",
+    "Hash names, with the secret of at least 16 bytes in this file. Recorders with the same secret "
+    "make equal hashes, so recordings can be continued and read together. The file must not be in "
+    "the folder PATH.",
 )
 @click.option(
     "--rotate-size",
@@ -119,7 +120,8 @@ def record(
     The format is lines of JSON, gzipped; docs/record.md describes it.
     """
     is_folder = path.endswith("/") or Path(path).is_dir()
-    secret = None if hash_key is None else read_secret(hash_key)
+    folder = Path(path) if is_folder else None
+    secret = None if hash_key is None else read_secret(hash_key, folder=folder)
     hashed = Hashed(secret) if secret or hash_names else None
     key_id = "" if hashed is None else hashed.key_id
     rotation = Rotation(rotate_size, rotate_after, keep or 0) if is_folder else None

@@ -211,7 +211,7 @@ def _record_options(
 
     Rotation(size, after, keep).check(prefix="--record")
     if hash_key is not None:
-        read_secret(hash_key)
+        read_secret(hash_key, folder=folder)
     return RecordOptions(folder, size, after, keep, hash_names, hash_key)
 
 

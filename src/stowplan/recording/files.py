@@ -250,13 +250,12 @@ def check_continues(path: Path, *, key_id: str) -> None:
     if header.has_names_of(key_id):
         return
     if header.names != "hashed":
-        what, remedy = "are not hashed", "leave out --hash-names and --hash-key"
-    elif key_id:
-        what, remedy = "are hashed with another key", "give its key to --hash-key"
+        what, remedy = "are not hashed", "or leave out --hash-names and --hash-key"
     else:
-        what, remedy = "are hashed", "give its key to --hash-key"
+        what = "are hashed with another key" if key_id else "are hashed"
+        remedy = "or, if it was recorded with --hash-key, give that key"
     raise ConfigError(
-        f"exists and has names that {what}. Fix: name another file, or {remedy}", where=str(path)
+        f"exists and has names that {what}. Fix: name another file, {remedy}", where=str(path)
     )
 
 
@@ -279,7 +278,8 @@ def warning_of_other_names(folder: Path, *, key_id: str) -> str:
                 return ""
             how, remedy = "in only some of them", ""
             if key_id and header.names == "hashed":
-                how, remedy = "with another key", ", or with the key of the older files"
+                how = "with another key"
+                remedy = ", or, if the older files were recorded with --hash-key, give that key"
             return (
                 f"{folder} has older files, such as {file.name}, that cannot be read together with"
                 f" the new ones: names are hashed {how}. Fix: record to a new folder{remedy}"

@@ -52,6 +52,33 @@ def test_mistakes_are_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_key_among_the_recordings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = Path("r")
+    folder.mkdir()
+    (folder / "key").write_text("a secret of thirty bytes or so")
+    why = "Error: r/key: is in the folder of the recordings, r. Fix: move it out\n"
+    for argv in (
+        ("run", "--record", "r", "--record-hash-key", "r/key"),
+        ("record", "r", "--hash-key", "r/key"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            main(argv)
+        assert (ended.value.code, capsys.readouterr().err) == (2, why)
+
+
+@pytest.mark.parametrize(
+    "argv", [("record", "r/", "--hash-key", ""), ("run", "--record", "r", "--record-hash-key", "")]
+)
+def test_a_file_without_a_name(argv: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(argv)
+    assert ended.value.code == 2
+    assert "hash-key': the name is empty. Fix: name a file" in capsys.readouterr().err
+
+
 def test_all_of_them_together(tmp_path: Path) -> None:
     written = tmp_path / "written.yaml"
     options = ("--record-size", "1Mi", "--record-after", "0", "--record-keep", "0")

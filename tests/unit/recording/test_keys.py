@@ -138,8 +138,8 @@ def test_a_recorder_is_warned_of_files_that_do_not_match_its_own(tmp_path: Path)
     text = f"has older files, such as {SECOND}, that cannot be read together with the new ones"
     only_some = "names are hashed in only some of them. Fix: record to a new folder"
     other_key = (
-        "names are hashed with another key. Fix: record to a new folder, or with the key of the"
-        " older files"
+        "names are hashed with another key. Fix: record to a new folder, or, if the older files"
+        " were recorded with --hash-key, give that key"
     )
     assert {key: warning for key, warning in found.items() if warning} == {
         ("hashed", ""): f"{hashed} {text}: {only_some}",
