@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,8 @@ from stowplan.sim.results.run import Gap, Run, percentile
 
 Unit: TypeAlias = Literal["s", "%", "", "nodes", "money"]
 
+#: The key of a pod in a recording with hashed names; a replay numbers pods that it preempts.
+_HASHED: Final = re.compile(r".*/h[0-9a-f]{16}(-r[0-9]+)?")
 #: Figures by name, as `--fail-on` and JSON call them: unit, and words for people.
 FIGURES: Final[dict[str, tuple[Unit, str]]] = {
     "pods": ("", "pods"),
@@ -107,10 +110,13 @@ def few_shared_pods(first: Run, other: Run) -> str:
     if first.pods.keys() == other.pods.keys() or 2 * shared >= max(len(smaller.pods), 1):
         return ""
     count = "no pods" if not shared else f"{shared:,} of {len(smaller.pods):,} pods"
-    return (
-        f"{first.name} and {other.name} share {count}. Pods are matched by name; the runs may be"
-        " of different workloads"
-    )
+    why = "the runs may be of different workloads"
+    match sum(any(map(_HASHED.fullmatch, run.pods)) for run in (first, other)):
+        case 1:
+            why = "names are hashed in only one of the runs"
+        case 2:
+            why += ", or names are hashed with different keys"
+    return f"{first.name} and {other.name} share {count}. Pods are matched by name; {why}"
 
 
 def shared_gaps(runs: Sequence[Run]) -> dict[tuple[str, ...], list[Gap]]:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from stowplan.api.objects import Node, Pod
 from stowplan.cli.main import cli
 from stowplan.errors import ConfigError
+from stowplan.recording.hashing import Names
 from stowplan.sim.results.comparing import compare, few_shared_pods, figures_of, shown
 from stowplan.sim.results.conditions import parse_condition, unpriced_types
 from stowplan.sim.results.files import load, named, read_prices, save
@@ -203,6 +204,24 @@ def test_runs_that_share_few_pods() -> None:
     )
     assert few_shared_pods(first, run("B", "x")).startswith("A and B share no pods")
     assert few_shared_pods(first, run("B")).startswith("A and B share no pods")
+
+
+def test_runs_that_share_few_pods_because_of_hashed_names() -> None:
+    def run(name: str, pod: str) -> Run:
+        return Run(run=FORMAT, name=name, pods={pod: PodLife(0.0)})
+
+    one, other = (Names(key).path("shop/web") for key in (b"1", b"2"))
+    shared = "A and B share no pods. Pods are matched by name; "
+    workloads = f"{shared}the runs may be of different workloads"
+    either = f"{workloads}, or names are hashed with different keys"
+    for first, second, why in (
+        ("shop/web", "shop/db", workloads),
+        ("shop/web", one, f"{shared}names are hashed in only one of the runs"),
+        (one, other, either),
+        (one, Names(b"2").path("default/web") + "-r1", either),
+    ):
+        assert few_shared_pods(run("A", first), run("B", second)) == why
+        assert few_shared_pods(run("A", second), run("B", first)) == why
 
 
 @pytest.mark.parametrize(
