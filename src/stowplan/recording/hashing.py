@@ -5,7 +5,8 @@ of maps stay: they are label keys or names of resources. Equal strings have equa
 with several zones, which the plugin VolumeZone splits, is hashed zone by zone.
 
 Whole numbers stay in labels of nodes and in what is matched with these, because `Gt` and `Lt`
-compare them. Everywhere else, a number is hashed as any other string.
+compare them, and numbers stay in prices and run times, which simulations read. Everywhere else, a
+number is hashed as any other string.
 """
 
 from __future__ import annotations

@@ -297,7 +297,9 @@ def test_numbers_that_pods_are_matched_with(tmp_path: Path, stowplan: Run, scrub
         "namespaces": ["4711"],
         "labelSelector": {"matchLabels": {"phone": "491"}},
     }
-    spec = {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+    spec: Json = {
+        "affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    }
     held = [pod("1", 0.0, "n1"), pod("2", 0.0, "n2")]
     for each, phone in zip(held, ("490", "491"), strict=True):
         each["object"]["metadata"] |= {"namespace": "4711", "labels": {"phone": phone}}
