@@ -80,7 +80,7 @@ class Follower:
         self._configuration = configuration
         self._profiles: dict[str, Profile] = {}
         self._cluster = GivenCluster()
-        self._undo: deque[tuple[Key, Thing | None]] = deque(maxlen=HISTORY)
+        self._undo: deque[tuple[float, Key, Thing | None]] = deque(maxlen=HISTORY)
         self._is_complete = False
         self.gaps: list[tuple[float, str]] = []
         #: Objects that no API server would accept, such as two with one UID, by the reason.
@@ -95,6 +95,7 @@ class Follower:
         for change in ordering.take(now):
             if change.type is EntryType.SYNCED:
                 self._is_complete = True
+                self._undo.clear()  # the objects of the snapshot existed before
             elif change.type is EntryType.GAP:
                 if len(self.gaps) < MOST_GAPS:
                     self.gaps.append((change.at, change.note))
@@ -103,7 +104,7 @@ class Follower:
                 self.told[change.decision.result, change.decision.source] += 1
             elif change.thing is not None and not self._is_ignored(change.thing):
                 comparison = self._compare(change, ordering)
-                self._apply(change.type, change.thing)
+                self._apply(change, change.thing)
                 if comparison is not None:
                     yield comparison
 
@@ -135,6 +136,7 @@ class Follower:
             self._cluster,
             self._undo,
             pending.key,
+            at,
             ordering.coming(),
             lambda: self._ask(at, pending, node).agrees,
         )
@@ -158,9 +160,9 @@ class Follower:
             profile = self._profiles[pattern.name] = self._cluster.settle(pattern)
         return profile
 
-    def _apply(self, what: EntryType, thing: Thing) -> None:
+    def _apply(self, change: Change, thing: Thing) -> None:
         old = self._cluster.things.get(thing.key)
-        if what is EntryType.DELETED:
+        if change.type is EntryType.DELETED:
             if old is None:
                 return
             self._cluster.remove(thing.key)
@@ -172,7 +174,7 @@ class Follower:
                 known = why in self.refused or len(self.refused) < MOST_GAPS
                 self.refused[why if known else "other reasons"] += 1
                 return
-        self._undo.append((thing.key, old))
+        self._undo.append((change.at, thing.key, old))
 
 
 def _comparison(at: float, pod: Pod, node: str, decision: Decision) -> Comparison:

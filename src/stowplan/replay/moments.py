@@ -4,12 +4,14 @@ A scheduler decides on the changes that it has received and on the pods that it 
 writes the binding a little later. So the state at a binding can differ from that of the decision:
 the scheduler may not have received the latest changes, and may already have assumed pods that are
 bound next. The search undoes changes one by one and adds following bindings, until a state explains
-the recorded decision or the limits are reached.
+the recorded decision or the limits are reached: enough changes undone, almost any decision has a
+state that explains it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Final, TypeAlias
 
@@ -17,33 +19,40 @@ from stowplan.api.objects import Pod
 from stowplan.api.resources import PODS
 from stowplan.judge.given_cluster import GivenCluster
 from stowplan.judge.objects import Key, Thing
+from stowplan.judge.refusal import QuestionRefused
 from stowplan.present.tables import counted
 from stowplan.replay.ordering import Change
 
+#: Seconds around a binding. A scheduler binds milliseconds to seconds after it decided, so older
+#: changes were known to it. Binding can take longer, as for a new volume; that is not searched.
+SHORTLY_S: Final = 10.0
 #: Limits of changes undone and of bindings added.
 MOST_UNDONE: Final = 128
 MOST_ADDED: Final = 16
 #: Limit of each when both are combined: the number of states is their product.
 _BOTH: Final = 8
 
-Undo: TypeAlias = Sequence[tuple[Key, Thing | None]]
+#: Changes in order: when each was made, and the object before it.
+Undo: TypeAlias = Sequence[tuple[float, Key, Thing | None]]
 
 
 def find_moment(
     cluster: GivenCluster,
     undo: Undo,
     pod: Key,
-    coming: Iterator[Change],
+    at: float,
+    coming: Iterable[Change],
     agrees: Callable[[], bool],
 ) -> str | None:
-    """Describe a state on which `agrees` is true; None if none was found.
+    """Describe a state shortly before `at` on which `agrees` is true; None if none was found.
 
     The cluster is restored.
     """
     scratch = _Scratch(cluster)
-    later = list(islice(_bindings(cluster, pod, coming), MOST_ADDED))
+    soon = (change for change in coming if change.at <= at + SHORTLY_S)
+    later = list(islice(_bindings(cluster, pod, soon), MOST_ADDED))
     try:
-        for undone in _undoing(scratch, undo, pod, MOST_UNDONE):
+        for undone in _undoing(scratch, undo, pod, at, MOST_UNDONE):
             if agrees():
                 return _told(undone, 0)
         scratch.restore()
@@ -51,7 +60,7 @@ def find_moment(
             if agrees():
                 return _told(0, added)
         scratch.restore()
-        for undone in _undoing(scratch, undo, pod, _BOTH):
+        for undone in _undoing(scratch, undo, pod, at, _BOTH):
             mark = len(scratch.before)
             for added in _adding(scratch, later[:_BOTH]):
                 if agrees():
@@ -88,9 +97,11 @@ def _set(cluster: GivenCluster, key: Key, thing: Thing | None) -> None:
         cluster.remove(key)
 
 
-def _undoing(scratch: _Scratch, undo: Undo, pod: Key, most: int) -> Iterator[int]:
+def _undoing(scratch: _Scratch, undo: Undo, pod: Key, at: float, most: int) -> Iterator[int]:
     """Undo changes, latest first; yield their number after each that can matter to other pods."""
-    for undone, (key, old) in enumerate(islice(reversed(undo), most), 1):
+    for undone, (made, key, old) in enumerate(islice(reversed(undo), most), 1):
+        if made < at - SHORTLY_S:
+            return
         if key == pod:
             return  # before this change the pod was different, or did not exist
         new = scratch.set(key, old)
@@ -100,7 +111,8 @@ def _undoing(scratch: _Scratch, undo: Undo, pod: Key, most: int) -> Iterator[int
 
 def _adding(scratch: _Scratch, later: Sequence[Thing]) -> Iterator[int]:
     for added, thing in enumerate(later, 1):
-        scratch.set(thing.key, thing)
+        with suppress(QuestionRefused):  # in an earlier state, a deleted pod can have its UID
+            scratch.set(thing.key, thing)
         yield added
 
 

@@ -7,6 +7,7 @@ from math import inf
 from typing import Any
 
 import msgspec
+import pytest
 
 from stowplan.api.objects import Node, Pod
 from stowplan.api.resources import NODES, PODS, Resource
@@ -15,6 +16,7 @@ from stowplan.judge.configuration import Configuration, default_registry
 from stowplan.judge.objects import thing_of
 from stowplan.recording.entries import Entry, EntryType
 from stowplan.replay.following import Comparison, Follower, Verdict
+from stowplan.replay.moments import find_moment
 from stowplan.replay.ordering import Change, Ordering, changes
 from stowplan.replay.report import Tally, follow_entries
 
@@ -50,11 +52,12 @@ class Story:
         scheduler: str = "default-scheduler",
         version: int | None = None,
         gone: bool = False,
+        uid: str = "",
     ) -> None:
         container = {"name": "c", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}
         spec = {"containers": [container], "schedulerName": scheduler}
         obj = {
-            "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
+            "metadata": {"name": name, "namespace": "default", "uid": uid or f"uid-{name}"},
             "spec": {**spec, "nodeName": node} if node else spec,
         }
         what = EntryType.DELETED if gone else EntryType.MODIFIED if node else EntryType.ADDED
@@ -122,6 +125,80 @@ def test_a_decision_made_before_the_latest_change_agrees() -> None:
     compared, _ = story.compare()
     assert compared[0].verdict is Verdict.SAME_BEFORE
     assert compared[0].note == "decided before the last 1 change"
+
+
+@pytest.mark.parametrize("waited_s", [50.0, 80_000.0])
+def test_changes_long_before_a_decision_do_not_explain_it(waited_s: float) -> None:
+    story = two_nodes()
+    story.pod("p", at=1.0)
+    story.pod("big", at=1.5)
+    story.pod("big", "a", at=2.0)
+    story.pod("p", "a", at=waited_s)
+    compared, _ = story.compare()
+    assert [each.verdict for each in compared] == [Verdict.SAME, Verdict.OTHER]
+
+
+def test_bindings_long_after_a_decision_do_not_explain_it() -> None:
+    story = two_nodes()
+    story.pod("p", at=1.0)
+    story.pod("big", cpu="3", at=1.0)
+    story.pod("on-b", "b", at=1.0)
+    story.pod("p", "b", at=20.0)
+    story.pod("big", "a", cpu="3", at=80_000.0)
+    compared, _ = story.compare()
+    assert [each.verdict for each in compared] == [Verdict.OTHER, Verdict.SAME]
+
+
+@pytest.mark.parametrize("at", [0.5, 50.0])
+def test_objects_of_a_snapshot_are_never_undone(at: float) -> None:
+    story = Story()
+    story.node("a", cpu="2")
+    story.pod("p", at=0.0)
+    story.node("b", cpu="64")
+    story.pod("on-a", "a", at=0.0)
+    story.synced()
+    story.pod("p", "a", at=at)
+    compared, _ = story.compare()
+    assert [each.verdict for each in compared] == [Verdict.OTHER]
+
+
+def test_the_search_for_a_moment_is_bounded() -> None:
+    story = two_nodes()
+    story.pod("p", at=1.0)
+    for number in range(400):
+        story.pod(f"q{number}", at=1.0)
+    for number in range(400):
+        story.node(f"n{number}", at=1.0)
+    _, follower = story.compare()
+    later = Story()
+    for number in range(400):
+        later.pod(f"q{number}", "a", at=1.0)
+    asked = 0
+
+    def never() -> bool:
+        nonlocal asked
+        asked += 1
+        return False
+
+    key = next(each.key for each in pods(follower) if each.name == "p")
+    coming = changes(later.entries)
+    found = find_moment(follower._cluster, follower._undo, key, 1.0, coming, never)
+    assert found is None
+    assert asked == 128 + 16 + 8 * 8
+
+
+def test_a_uid_that_is_given_again_does_not_end_the_search() -> None:
+    """Undoing brings back the deleted pod, and a following binding is that of the new one."""
+    story = two_nodes()
+    story.node("c", cpu="1")
+    story.pod("p", at=1.0)
+    story.pod("old", uid="u", at=1.1)
+    story.pod("old", uid="u", at=1.2, gone=True)
+    story.pod("new", uid="u", at=1.3)
+    story.pod("p", "c", at=2.0)
+    story.pod("new", "b", uid="u", at=2.1)
+    compared, _ = story.compare()
+    assert [each.verdict for each in compared] == [Verdict.OTHER, Verdict.SAME]
 
 
 def test_a_pod_that_was_placed_before_and_bound_after_agrees() -> None:
