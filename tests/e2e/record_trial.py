@@ -310,9 +310,9 @@ def _follow(recording: Path, log: Path) -> Json:
 def failures(report: Json) -> list[str]:
     """What is not as it must be."""
     found = [
-        f"{name}: only {report[name]['agreement']:.3%} of the decisions agree"
+        f"{name}: only {agreement:.3%} of the decisions agree"
         for name in ("follow", "shadow")
-        if report[name]["agreement"] < _LEAST_AGREEMENT
+        if (agreement := report[name]["agreement"] or 0.0) < _LEAST_AGREEMENT
     ]
     if not report["logsAreEqual"]:
         found.append("the decision logs of two runs differ")

@@ -428,6 +428,46 @@ def test_a_shadow_that_is_killed_has_written_its_decisions(
     assert json.loads(line)["pod"] == "default/web"
 
 
+def test_a_shadow_tells_of_a_plugin_that_fails(server: EmbeddedServer, tmp_path: Path) -> None:
+    stage, plugin = Stage(server), tmp_path / "boom.py"
+    stage.node("a")
+    plugin.write_text(
+        "import stowplan\n\nclass Boom(stowplan.Plugin):\n    name = 'Boom'\n\n"
+        "    def filter(self, pod, node):\n        raise ValueError('went off')\n"
+    )
+    command = [*STOWPLAN, "shadow", "--metrics", "0", "--plugin", f"{plugin}:Boom"]
+    process = subprocess.Popen(
+        [*command, "--kubeconfig", str(server.kubeconfig_path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stderr is not None
+        url = process.stderr.readline().removeprefix("Metrics on ").strip()
+        assert process.stderr.readline().startswith("The cluster is known")
+
+        def page() -> str:
+            with urllib.request.urlopen(url, timeout=30) as response:
+                return str(response.read(), "utf-8")
+
+        assert "\nstowplan_shadow_agreement_ratio" not in page()  # there is no decision yet
+        stage.pod("web", "a")
+        wait_for(
+            "the failure",
+            lambda: 'stowplan_shadow_decisions_total{verdict="failed"} 1.0' in page(),
+        )
+        assert "\nstowplan_shadow_agreement_ratio 0.0" in page()
+    finally:
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "default/web is on a, here a plugin failed: running" in out
+    assert "1: a plugin failed\n" in out
+    assert 'Error: a plugin failed for 1 decision: running "Boom" filter plugin: Value' in err
+    assert "Traceback" not in err
+
+
 def test_a_server_that_cannot_be_reached_leaves_no_file(
     server: EmbeddedServer, tmp_path: Path
 ) -> None:

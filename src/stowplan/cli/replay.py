@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,7 @@ from stowplan.cli.tables import OutputFormat, output_option, print_object
 from stowplan.config.feature_gates import FeatureGates
 from stowplan.errors import ConfigError
 from stowplan.logs import configure
+from stowplan.logs.lines import fields_of
 from stowplan.output_file import LineFile, check_output_file
 from stowplan.present.tables import printable
 
@@ -115,7 +116,8 @@ def replay(
     reported as gaps.
 
     --follow does not play: it keeps the cluster as it was recorded and asks for every decision
-    whether the recorded node is among the best ones here. Exits with 1 if the replay fails.
+    whether the recorded node is among the best ones here. Exits with 1 if the replay or a plugin
+    fails.
     """
     configure(0, "text")
     logging.getLogger("stowplan").setLevel(logging.WARNING)
@@ -146,6 +148,7 @@ def replay(
         (prices, "--prices"),
         (reschedule, "--reschedule"),
         (speed != "max", "--speed"),
+        (seed, "--seed"),
     ):
         if given:
             raise ConfigError("does not go with --follow, which plays nothing", where=option)
@@ -201,15 +204,12 @@ def _play(
             gates,
         )
         live.begin(trace.pods)
-        attempts = logging.getLogger("stowplan.scheduler.decision_log")
-        level = attempts.level
-        attempts.setLevel(logging.CRITICAL)  # pods that wait, and why, are in the report
         try:
-            outcome = run_scenario(
-                scenario, on="virtual" if speed == "max" else "embedded", options=options
-            )
+            with _short_log():
+                outcome = run_scenario(
+                    scenario, on="virtual" if speed == "max" else "embedded", options=options
+                )
         finally:
-            attempts.setLevel(level)
             live.end()
         if outcome.problem:
             outcome.problem = f"{file}: {outcome.problem}"
@@ -225,6 +225,27 @@ def _play(
 
             write(html, page(outcome, about=f"Replay of {file.name}"))
     return 0 if outcome.is_ok else 1
+
+
+@contextmanager
+def _short_log() -> Iterator[None]:
+    """Log no pods that wait, which are in the report, and one line per place where plugins fail."""
+    attempts = logging.getLogger("stowplan.scheduler.decision_log")
+    failures = logging.getLogger("stowplan.plugin_failures")
+    level = attempts.level
+    attempts.setLevel(logging.CRITICAL)
+    failures.addFilter(_shorten)
+    try:
+        yield
+    finally:
+        failures.removeFilter(_shorten)
+        attempts.setLevel(level)
+
+
+def _shorten(failure: logging.LogRecord) -> bool:
+    """Whether it is the first of its kind; the traceback is removed."""
+    failure.exc_info = None
+    return "othersSinceLast" not in fields_of(failure)
 
 
 def _warn_without_rules(file: Path) -> None:
@@ -285,4 +306,5 @@ def _follow(
             click.echo(tally.text(), nl=False)
         else:
             print_object(tally.data(), output)
+    tally.check()
     return 0

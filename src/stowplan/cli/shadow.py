@@ -37,7 +37,7 @@ from stowplan.judge.configuration import Configuration
 from stowplan.present.status_line import PLAIN_INTERVAL_S, StatusLine
 from stowplan.present.tables import printable
 from stowplan.recording.entries import EntryType
-from stowplan.replay.following import Comparison
+from stowplan.replay.following import Comparison, Verdict
 from stowplan.replay.report import Tally, comparison_line, configuration_of, reason
 from stowplan.replay.shadow import Shadow
 from stowplan.server.listen import open_port
@@ -100,7 +100,7 @@ def shadow(
     For every binding by any scheduler, it checks whether the chosen node is among the best ones by
     this configuration. It prints differences as they happen, with the scores that made them, and a
     summary at the end. The cluster is only read. This is the first step before Stowplan, or a new
-    profile, takes over.
+    profile, takes over. Exits with 1 if a plugin failed.
     """
     from stowplan.output_file import LineFile, check_output_file
     from stowplan.sim.scenarios.scheduling import read_scheduling
@@ -131,7 +131,10 @@ def shadow(
                 sink.write(comparison_line(comparison))
             if not comparison.agrees and output is None:
                 line.erase()
-                best = ", ".join(comparison.best) or "no node"
+                has_failed = comparison.verdict is Verdict.FAILED
+                best = ", ".join(comparison.best) or (
+                    "a plugin failed" if has_failed else "no node"
+                )
                 text = (
                     f"{comparison.pod} is on {comparison.node}, here {best}: {reason(comparison)}"
                 )
@@ -148,6 +151,7 @@ def shadow(
             click.echo(tally.text(lists=False), nl=False)
         else:
             print_object(tally.data(), output)
+    tally.check()
 
 
 def _begin(mirror: ClusterMirror | None, warnings: Sequence[str]) -> None:

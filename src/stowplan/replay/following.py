@@ -18,6 +18,7 @@ from typing import Final
 
 from stowplan.api.objects import Pod
 from stowplan.api.resources import PODS
+from stowplan.errors import StatusError
 from stowplan.framework.profile import Profile
 from stowplan.framework.status import Code, Status
 from stowplan.judge.configuration import Configuration
@@ -50,6 +51,8 @@ class Verdict(StrEnum):
     REJECTED = "rejected"
     #: No node fits.
     PENDING = "pending"
+    #: A plugin of this configuration raised, or gave an answer that its contract forbids.
+    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +133,7 @@ class Follower:
 
     def _judged(self, at: float, pending: Thing, node: str, ordering: Ordering) -> Comparison:
         first = self._ask(at, pending, node)
-        if first.agrees:
+        if first.agrees or first.verdict is Verdict.FAILED:  # a broken plugin fails on all states
             return first
         found = find_moment(
             self._cluster,
@@ -183,8 +186,10 @@ def _comparison(at: float, pod: Pod, node: str, decision: Decision) -> Compariso
     if sheet is None or diagnosis is None:
         if diagnosis is not None and decision.feasible_nodes:  # a profile without scores
             return _unscored(at, pod, node, decision)
-        message = decision.message if diagnosis is None else diagnosis.message()
-        return Comparison(at, pod.key, node, Verdict.PENDING, note=message)
+        is_broken = any(not isinstance(each, StatusError) for each in decision.cycle.failures)
+        verdict = Verdict.FAILED if is_broken else Verdict.PENDING
+        message = decision.message or ("" if diagnosis is None else diagnosis.message())
+        return Comparison(at, pod.key, node, verdict, note=message)
     best_rows = sheet.rows[sheet.totals == sheet.totals.max()].tolist()
     best = tuple(sorted(table.names[each] for each in best_rows)[:_NAMED])
     row = table.live_row(node)

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from stowplan.config.defaults import default_config
 from stowplan.config.types import KubeSchedulerConfiguration
+from stowplan.errors import StowplanError
 from stowplan.framework.registry import Registry
 from stowplan.judge.configuration import Configuration, default_registry
 from stowplan.present.tables import counted, format_table, printable
@@ -36,6 +37,8 @@ class Tally:
         self.unserved: Counter[str] = Counter()
         self.told: Counter[tuple[str, str]] = Counter()
         self.gaps: list[tuple[float, str]] = []
+        #: What the first plugin that failed raised; "" if none failed.
+        self.failure = ""
 
     @property
     def decided(self) -> int:
@@ -46,16 +49,21 @@ class Tally:
         return self.verdicts[Verdict.SAME] + self.verdicts[Verdict.SAME_BEFORE]
 
     @property
-    def agreement(self) -> float:
-        return self.agreed / self.decided if self.decided else 1.0
+    def agreement(self) -> float | None:
+        """Share of the decisions that agree; None if there are none."""
+        return self.agreed / self.decided if self.decided else None
 
     @property
     def progress(self) -> str:
         """A short summary for a status line."""
+        if self.agreement is None:
+            return "no decision"
         return f"{counted(self.decided, 'decision')}, {self.agreement:.2%} the same"
 
     def add(self, comparison: Comparison) -> None:
         self.verdicts[comparison.verdict] += 1
+        if comparison.verdict is Verdict.FAILED:
+            self.failure = self.failure or comparison.note
         if not comparison.agrees:
             self.plugins.update(plugin for plugin, lead in comparison.lead.items() if lead > 0)
             if len(self.differences) < _LISTED:
@@ -67,6 +75,14 @@ class Tally:
         self.refused += follower.refused
         self.unserved += follower.unserved
         self.told += follower.told
+
+    def check(self) -> None:
+        """Raise StowplanError if a plugin failed."""
+        if number := self.verdicts[Verdict.FAILED]:
+            raise StowplanError(
+                f"a plugin failed for {counted(number, 'decision')}: {self.failure}."
+                " Fix: correct the plugin"
+            )
 
     @property
     def _why_none(self) -> str:
@@ -80,10 +96,10 @@ class Tally:
     def text(self, *, lists: bool = True) -> str:
         """The summary as text, with a table of differences if `lists`."""
         lines = [
-            f"{counted(self.decided, 'decision')}; in {self.agreed:,} ({self.agreement:.2%}) the "
-            "chosen node is among the best ones here"
-            if self.decided
-            else self._why_none
+            self._why_none
+            if self.agreement is None
+            else f"{counted(self.decided, 'decision')}; in {self.agreed:,} ({self.agreement:.2%}) "
+            "the chosen node is among the best ones here"
         ]
         if earlier := self.verdicts[Verdict.SAME_BEFORE]:
             lines.append(f"{earlier:,} of them on the cluster as it was around the binding")
@@ -91,6 +107,7 @@ class Tally:
             (Verdict.OTHER, "another node has a higher score"),
             (Verdict.REJECTED, "a filter rejects the chosen node"),
             (Verdict.PENDING, "no node fits"),
+            (Verdict.FAILED, "a plugin failed"),
         ):
             if number := self.verdicts[verdict]:
                 lines.append(f"{number:,}: {what}")
@@ -129,7 +146,7 @@ class Tally:
         """The summary as data."""
         return {
             "decisions": self.decided,
-            "agreement": round(self.agreement, 6),
+            "agreement": None if self.agreement is None else round(self.agreement, 6),
             "verdicts": {verdict.value: self.verdicts[verdict] for verdict in Verdict},
             "plugins": dict(self.plugins.most_common()),
             "refused": dict(self.refused),

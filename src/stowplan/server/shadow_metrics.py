@@ -66,6 +66,7 @@ class ShadowMetrics(Collector):
             "Bindings of pods whose schedulerName no profile of this configuration has.",
             self._skipped(),
         )
+        # Without decisions it has no value: 0 would fire alerts, and 1 would claim agreement.
         yield GaugeMetricFamily(
             "stowplan_shadow_agreement_ratio",
             "Share of decisions that this configuration agrees with.",

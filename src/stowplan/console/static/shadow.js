@@ -7,6 +7,7 @@ const VERDICTS = {
   other: ["Other node", "another node has a higher score here"],
   rejected: ["Rejected", "a filter rejects the node here"],
   pending: ["No node", "no node fits here"],
+  failed: ["Failed", "a plugin failed here"],
 };
 const share = (part) => `${(part * 100).toFixed(part < 1 && part > 0.99 ? 2 : 1)}%`;
 const signed = (number) => (number > 0 ? `+${number}` : `${number}`);
@@ -25,6 +26,7 @@ export function ShadowPage() {
       <li><b>${count(data.decisions)}</b> Decisions<small>bindings since the shadow began</small></li>
       ${Object.entries(VERDICTS).map(([name, [label, about]]) => {
         const number = data.verdicts[name] ?? 0;
+        if (name === "failed" && !number) return null;
         return html`<li key=${name} class=${number ? "unschedulable" : "none"}><b>${count(number)}</b> ${label}<small>${about}</small></li>`;
       })}
     </ul>
