@@ -108,6 +108,13 @@ def test_a_replay_names_a_plugin_that_fails_without_a_traceback(
     assert '"Plugin broke"' in line
 
 
+def test_one_attempt_of_a_replay_is_no_plural(tmp_path: Path, stowplan: Run) -> None:
+    path = written(tmp_path, packed(HEADER, node(), SYNCED, *BINDING, END))
+    code, out, _ = stowplan("replay", path)
+    assert code == 0
+    assert " 1 attempt, 0 of them found no node;" in out
+
+
 def test_without_decisions_the_agreement_is_unknown(tmp_path: Path, stowplan: Run) -> None:
     path = written(tmp_path, packed(HEADER, node(), SYNCED, END))
     code, out, err = stowplan("replay", path, "--follow", "-o", "json")

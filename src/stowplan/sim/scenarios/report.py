@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from stowplan.present.tables import printable
+from stowplan.present.tables import counted, printable
 from stowplan.sim.scenarios.facts import FINISHED_PHASES, key_of, message_of, node_of, phase_of
 from stowplan.sim.scenarios.figures import Figures, Spread, Waits
 from stowplan.sim.scenarios.timeline import (
@@ -175,8 +175,8 @@ def _waiting_time(waits: Waits) -> str:
 
 
 def _decisions(counts: Counter[str]) -> str:
-    attempts = counts["attempts"]
-    text = f"{attempts:,} attempts, {counts['failures']:,} of them found no node"
+    attempts = counted(counts["attempts"], "attempt")
+    text = f"{attempts}, {counts['failures']:,} of them found no node"
     return f"{text}; {counts['verified']:,} verified by the self-check"
 
 
