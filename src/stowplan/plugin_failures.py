@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from contextlib import suppress
+from contextvars import ContextVar
 from pathlib import Path
 from traceback import walk_tb
 from typing import Any
@@ -22,6 +23,8 @@ log = get_logger(__name__)
 _OURS = f"{Path(__file__).parent}/"
 #: Attribute of a method that only calls a plugin author's function: that function.
 STANDS_FOR = "_stowplan_stands_for"
+#: Files in this folder are shown relative to it. None: the current folder.
+shown_from: ContextVar[Path | None] = ContextVar("shown_from", default=None)
 
 
 def describe(problem: BaseException) -> str:
@@ -61,7 +64,7 @@ def defined_at(method: object) -> str:
 
 def _shown(file: str, line: int) -> str:
     with suppress(OSError):  # the current folder may be gone
-        file = file.removeprefix(f"{Path.cwd()}/")
+        file = file.removeprefix(f"{shown_from.get() or Path.cwd()}/")
     return f" ({file}:{line})"
 
 

@@ -314,6 +314,64 @@ def test_a_scenario_that_fails_is_told(folder: Path) -> None:
     assert "FAIL scenario, seed 0: not met: " in done.stderr
 
 
+BROKEN = """
+from stowplan import Plugin
+
+class Boom(Plugin):
+    name = "boom"
+
+    def filter(self, state, pod, node):
+        raise RuntimeError("kaboom")
+"""
+BOOM = 'running "boom" filter plugin: RuntimeError: kaboom (broken.py:'
+TWICE = """
+async def scenario(cluster):
+    await cluster.create_node("node")
+    await cluster.create_node("node")
+"""
+
+
+def test_a_broken_plugin_is_one_line_and_the_same_row_from_every_folder(folder: Path) -> None:
+    (folder / "broken.py").write_text(BROKEN)
+    (folder / "sweep.yaml").write_text(
+        "workloads: [{scenario: scenario.yaml}, {trace: trace.yaml}]\nplugins: ['broken.py:Boom']\n"
+    )
+    done = sweep(folder, "sweep.yaml", "--workers", "1", code=1)
+    failed = [line for line in done.stderr.splitlines() if not line.startswith(("0/2", "1/2"))]
+    assert [line.partition("; ")[0] for line in failed] == [
+        f"FAIL scenario, seed 0: scenario.yaml:6: step 1 (create): {BOOM}8)",
+        f"FAIL trace, seed 0: trace.yaml: {BOOM}8)",
+    ]
+    table = (folder / "sweep-results" / "results.csv").read_bytes()
+    for place in (folder.parent, Path("/")):
+        results = folder / f"from-{place.name}"
+        file = str(folder.relative_to(place) / "sweep.yaml")
+        sweep(place, file, "--results", str(results), "--workers", "1", code=1)
+        assert (results / "results.csv").read_bytes() == table
+
+
+def test_a_plugin_that_breaks_sometimes_fails_its_task(folder: Path) -> None:
+    (folder / "broken.py").write_text(
+        BROKEN.replace(
+            "raise", "self.seen = hasattr(self, 'seen')\n        if not self.seen: raise"
+        )
+    )
+    (folder / "sweep.yaml").write_text(
+        "workloads: [{scenario: scenario.yaml}]\nplugins: ['broken.py:Boom']\n"
+    )
+    done = sweep(folder, "sweep.yaml", "--workers", "1", code=1)
+    assert f"FAIL scenario, seed 0: a plugin failed: {BOOM}9)\n" in done.stderr
+
+
+def test_problems_of_inputs_name_the_input(folder: Path) -> None:
+    (folder / "twice.py").write_text(TWICE)
+    (folder / "pods.csv").write_text("cpu,memory\n1,1\n")
+    (folder / "sweep.yaml").write_text("workloads: [{scenario: twice.py}, {trace: pods.csv}]\n")
+    done = sweep(folder, "sweep.yaml", "--workers", "1", code=1)
+    assert 'FAIL twice, seed 0: twice.py:4: nodes "node" already exists\n' in done.stderr
+    assert "FAIL pods, seed 0: pods.csv: there is no node; " in done.stderr
+
+
 def test_missing_prices_and_equal_samples_are_warnings(folder: Path) -> None:
     (folder / "prices.yaml").write_text("m5.large: 0.096\n")
     path = "profiles[0].plugins.score.enabled[ImageLocality].weight"

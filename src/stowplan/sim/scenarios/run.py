@@ -55,7 +55,8 @@ if TYPE_CHECKING:
     from stowplan.sim.scenarios.console import ConsoleOptions, ScenarioConsole
 
 Scenario = Callable[[Cluster], Awaitable[None]]
-_COMMANDS: Final = f"{Path(__file__).parents[2] / 'cli'}/"
+#: Code of ours that plays files.
+_PLAYERS: Final = tuple(f"{Path(__file__).parents[2] / each}/" for each in ("cli", "sim"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +194,8 @@ async def _play(scenario: Scenario, on: str, options: Options) -> Outcome:
             outcome.run = None if observer is None else observer.finish()
             if process is not None:
                 outcome.counts["verified"] = _sum(process.engine.metrics.decision_checks)
-                _name_plugin(outcome, process.engine.failures.latest)
+                outcome.plugin_failure = process.engine.failures.latest
+                _name_plugin(outcome, outcome.plugin_failure)
                 outcome.problem = outcome.problem or process.engine.mismatches()
         outcome.entries = recording.entries
     outcome.placements = {
@@ -343,8 +345,8 @@ def explain(problem: BaseException, scenario: Scenario) -> str:
     code = getattr(scenario, "__code__", None)
     frames = traceback.extract_tb(problem.__traceback__)
     own = [frame for frame in frames if code is not None and frame.filename == code.co_filename]
-    if own and own[-1].filename.startswith(_COMMANDS):
-        own = []  # a command of ours plays a file: its line would not help
+    if own and own[-1].filename.startswith(_PLAYERS):
+        own = []  # the line of our code would not help
     where = f"{own[-1].filename}:{own[-1].lineno}: " if own else ""
     if isinstance(problem, AssertionError):
         line = (own[-1].line or "") if own else ""

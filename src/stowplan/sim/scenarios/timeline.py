@@ -75,6 +75,8 @@ class Outcome:
     expectations: list[Expectation] = field(default_factory=list)
     #: Why it did not come to its end, in words: an assertion or an error of the scenario's.
     problem: str = ""
+    #: The last exception or wrong answer of a plugin, even if the scenario came to its end.
+    plugin_failure: str = ""
     #: What explains odd results: objects that were left out, pods that no profile serves.
     warnings: list[str] = field(default_factory=list)
     #: Real seconds, and the cluster's.

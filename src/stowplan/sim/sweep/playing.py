@@ -9,6 +9,7 @@ import gc
 import gzip
 import hashlib
 import logging
+import os
 import time
 from dataclasses import replace
 from functools import cache
@@ -20,6 +21,7 @@ import msgspec
 
 from stowplan import __version__
 from stowplan.errors import ConfigError
+from stowplan.plugin_failures import shown_from
 from stowplan.server.memory import grow_without_collecting, keep_freed_memory
 from stowplan.sim.results.comparing import figures_of
 from stowplan.sim.results.conditions import unpriced_types
@@ -81,7 +83,11 @@ def play(task: Task, keeps_run: bool = False, keeps_decisions: bool = False) -> 
         _check_inputs(task.workload)
         began = time.process_time()
         sink = _Sink(keeps_decisions)
-        outcome = _outcome(task, DecisionLog(sink.write))
+        token = shown_from.set(Path(task.folder))
+        try:
+            outcome = _outcome(task, DecisionLog(sink.write))
+        finally:
+            shown_from.reset(token)
         assert outcome.run is not None
         run = outcome.run
         played = Played(
@@ -98,7 +104,8 @@ def play(task: Task, keeps_run: bool = False, keeps_decisions: bool = False) -> 
 
 @cache
 def _prepare() -> None:
-    logging.getLogger("stowplan").setLevel(logging.ERROR)
+    # The row of a task has its problem, also the failure of a plugin.
+    logging.getLogger("stowplan").setLevel(logging.CRITICAL)
     keep_freed_memory()
     grow_without_collecting()
 
@@ -167,6 +174,10 @@ def _outcome(task: Task, log: DecisionLog) -> Outcome:
 def _row(task: Task, outcome: Outcome, run: Run, decisions: str) -> dict[str, Any]:
     unmet = [each.text for each in outcome.expectations if not each.is_met]
     problem = outcome.problem or (f"not met: {'; '.join(unmet)}" if unmet else "")
+    if problem and task.workload.kind != "scenario" and not problem.startswith(task.workload.file):
+        problem = f"{task.workload.file}: {problem}"
+    if not problem and outcome.plugin_failure:
+        problem = f"a plugin failed: {outcome.plugin_failure}"
     return {
         "task": task.key,
         "run": task.label,
@@ -179,8 +190,17 @@ def _row(task: Task, outcome: Outcome, run: Run, decisions: str) -> dict[str, An
         **({"unpriced": unpriced_types(run)} if task.prices else {}),
         "decisions": decisions,
         "warnings": "; ".join(outcome.warnings),
-        "problem": problem,
+        "problem": _shown(problem, task),
     }
+
+
+def _shown(problem: str, task: Task) -> str:
+    """A problem in one line, with paths that are the same on every machine."""
+    text = "; ".join(problem.splitlines())
+    for file in (task.workload.file, *(each.rpartition(":")[0] for each in task.plugins)):
+        if file.startswith("/"):
+            text = text.replace(file, os.path.relpath(file, task.folder))
+    return text.replace(f"{task.folder}/", "")
 
 
 def _packed(data: bytes) -> bytes:
