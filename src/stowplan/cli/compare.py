@@ -88,6 +88,8 @@ def compare(
 
         check_format(pods, "--pods")
     asked = [parse_condition(text) for text in conditions]
+    for each in asked:
+        each.check_runs(len(files))
     table = read_prices(prices) if prices is not None else {}
     for path in files:
         if path.is_dir():

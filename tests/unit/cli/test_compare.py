@@ -81,3 +81,16 @@ def test_figures_are_shown_before_a_file_that_cannot_be_written(tmp_path: Path, 
 def test_a_name_for_each_run(tmp_path: Path) -> None:
     refused = CliRunner().invoke(cli, ["compare", "a.json", "b.json", "--name", "a"])
     assert "--name gives 1 name for 2 runs. Fix: give it once for each file" in refused.output
+
+
+@pytest.mark.parametrize(
+    ("condition", "fix"),
+    [("cpu>1.1x", "give two runs, or an absolute value"), ("moved>0", "give two runs")],
+)
+def test_one_run_has_nothing_to_compare_with(tmp_path: Path, condition: str, fix: str) -> None:
+    save(runs()[0], tmp_path / "a.json")
+    refused = CliRunner().invoke(cli, ["compare", str(tmp_path / "a.json"), "--fail-on", condition])
+    assert isinstance(refused.exception, ConfigError)
+    assert str(refused.exception) == (
+        f"--fail-on {condition}: compares with the first run, and there is no other run. Fix: {fix}"
+    )

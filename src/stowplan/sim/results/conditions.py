@@ -72,14 +72,27 @@ class Condition:
                 found.append(f"{run.name}: {self.figure} is {value} ({self._limit(bound)})")
         return found
 
+    def check_runs(self, number: int) -> None:
+        """Raise ConfigError for a condition on the first run's figures if there is no other run."""
+        if number < 2 and (self.is_relative or self.figure == "moved"):
+            otherwise = ", or an absolute value" if self.figure != "moved" else ""
+            raise ConfigError(
+                "compares with the first run, and there is no other run. Fix: give two"
+                f" runs{otherwise}",
+                where=self._where,
+            )
+
+    @property
+    def _where(self) -> str:
+        return f"--fail-on {self.figure}{self.compares}{self.amount}"
+
     def _check_prices(self, comparison: Comparison) -> None:
         for run in comparison.runs:
             if not run.has_prices:
-                where = f"--fail-on {self.figure}{self.compares}{self.amount}"
                 why = WITHOUT_PRICES
                 if run.unpriced:
                     why = f"no price for {unpriced_types(run)}. Fix: add it to the file of --prices"
-                raise ConfigError(f"{run.name}: {why}", where=where)
+                raise ConfigError(f"{run.name}: {why}", where=self._where)
 
     def _limit(self, bound: float) -> str:
         multiple = f": {shown(self.figure, bound)}" if self.is_relative else ""

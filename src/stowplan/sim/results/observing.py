@@ -266,10 +266,11 @@ class RunObserver:
         return lost / free if free else 0.0
 
     def _imbalance(self) -> float:
-        """Pods of the fullest zone minus those of the emptiest, as a share of all."""
+        """Pods of the fullest zone minus those of the emptiest, as a share of those in zones."""
         held: Counter[str] = Counter()
         for node in self._nodes.values():
-            held[node.zone] += node.pods
+            if node.zone:
+                held[node.zone] += node.pods
         total = sum(held.values())
         return (max(held.values()) - min(held.values())) / total if total else 0.0
 

@@ -113,6 +113,18 @@ def test_utilisation_fragmentation_and_imbalance() -> None:
     assert last["nodes_in_use"] == 2
 
 
+def test_nodes_without_a_zone_are_no_zone() -> None:
+    stage = Stage()
+    stage.node("control-plane", zone="")
+    stage.pod("etcd", "control-plane")
+    stage.at = 1.5
+    assert stage.observer.finish().samples["imbalance"][-1] == 0
+    for number, zone in enumerate("abab"):
+        stage.node(f"n{number}", zone=zone)
+        stage.pod(f"p{number}", f"n{number}")
+    assert stage.observer.finish().samples["imbalance"][-1] == 0
+
+
 def test_cost_is_paid_for_the_time_that_nodes_exist() -> None:
     stage = Stage({"m": 3.6})
     stage.node("n1")
