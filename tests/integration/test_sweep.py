@@ -195,7 +195,7 @@ def test_the_task_of_a_killed_worker_is_repeated(folder: Path) -> None:
     assert (folder / "killed").exists()
     results = folder / "sweep-results"
     journal = (results / "journal.jsonl").read_text().splitlines()
-    assert len(journal) == len({json.loads(line)["task"] for line in journal}) == 8
+    assert len(journal) == len({json.loads(line)["row"]["task"] for line in journal}) == 8
     (folder / "killed").unlink()
     on_dask = sweep(folder, "sweep.yaml", "--workers", "2", "--results", "on", "--dask", "local")
     assert "finished before" not in on_dask.stderr

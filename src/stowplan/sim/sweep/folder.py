@@ -1,15 +1,17 @@
 """The folder of a sweep: an append-only journal of finished tasks, and the results.
 
-A task is finished when its line is in the journal. Invariants: a line that a kill cut off does not
-count, and a task counts once, however often it ran.
+A task is finished when its line is in the journal. Invariants: a line that is cut off or damaged
+does not count, and a task counts once, however often it ran.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
+import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Final, TypeAlias
 
@@ -17,7 +19,7 @@ import msgspec
 
 from stowplan.errors import ConfigError
 from stowplan.loader.files import read_lines
-from stowplan.loader.json_text import UNREADABLE, json_decoder
+from stowplan.loader.json_text import UNREADABLE, json_decoder, reason_of
 from stowplan.recording.folder import files_in
 from stowplan.sim.sweep.playing import Played
 from stowplan.sim.sweep.tasks import Task
@@ -30,7 +32,25 @@ DECISIONS: Final = "decisions"
 
 
 Row: TypeAlias = dict[str, Any]
+_KEY: Final = re.compile(r"[0-9a-z]{1,64}")
 _decode: Final = json_decoder(dict[str, Any])
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """A line of the journal."""
+
+    row: Row
+    #: Sizes of the files of `runs` and `decisions` that were kept.
+    kept: dict[str, int]
+    digest: str
+
+    @classmethod
+    def of(cls, row: Row, kept: dict[str, int]) -> _Line:
+        content = msgspec.json.encode([row, kept])
+        return cls(row, kept, hashlib.blake2b(content, digest_size=8).hexdigest())
+
+
+_decode_line: Final = json_decoder(_Line)
 
 
 class Folder:
@@ -40,28 +60,32 @@ class Folder:
         self.path = path
         self._journal = journal
         self._keeps = tuple(keeps)
-        self._rows = dict(_rows_in(path / JOURNAL))
+        self._lines = {line.row["task"]: line for line in _journal(path / JOURNAL)}
         for name in self._keeps:
             (path / name).mkdir(exist_ok=True)
 
     def row(self, task: Task) -> Row | None:
         """The row of a finished task."""
-        row = self._rows.get(task.key)
-        if row is None or not all(
-            _kept(self.path, name, task.key).exists() for name in self._keeps
+        line = self._lines.get(task.key)
+        if line is None or not all(
+            line.kept.get(name) == _size(_kept(self.path, name, task.key)) for name in self._keeps
         ):
             return None
-        return row
+        return line.row
 
     def add(self, played: Played) -> None:
         """Store the result of a task. Its files come first, so a finished task always has them."""
+        before = self._lines.get(played.key)
+        kept = {} if before is None else dict(before.kept)
         for name, data in ((RUNS, played.run), (DECISIONS, played.decisions)):
             if data:
                 _replace(_kept(self.path, name, played.key), data)
-        if played.key in self._rows:
+                kept[name] = len(data)
+        line = _Line.of(played.row if before is None else before.row, kept)
+        if line == before:
             return
-        self._rows[played.key] = played.row
-        self._journal.write(msgspec.json.encode(played.row) + b"\n")
+        self._lines[played.key] = line
+        self._journal.write(msgspec.json.encode(line) + b"\n")
         self._journal.flush()
 
     def write_results(self, rows: Iterable[Row]) -> Path:
@@ -104,14 +128,33 @@ def has_results(path: Path) -> bool:
 
 
 def read_results(path: Path) -> list[Row]:
-    """The rows of a finished sweep. Raises ConfigError if there are none."""
+    """The rows of a finished sweep. Raises ConfigError if there are none, or one is damaged."""
     if not has_results(path):
         raise ConfigError(
             f"has no {RESULTS}, and no recordings. Fix: give the folder of a finished"
             " `stowplan sweep`, or of `stowplan record`",
             where=str(path),
         )
-    return [row for _, row in _rows_in(path / RESULTS)]
+    rows: list[Row] = []
+    with (path / RESULTS).open("rb") as file:
+        for line in read_lines(file, str(path / RESULTS)):
+            try:
+                row = _decode(line)
+            except UNREADABLE as problem:
+                raise _damaged(path, len(rows), reason_of(problem)) from None
+            if not _KEY.fullmatch(str(row.get("task"))):
+                raise _damaged(path, len(rows), "`task` is not the key of a task")
+            if rows and row.keys() != rows[0].keys():
+                raise _damaged(path, len(rows), "its columns differ from those of line 1")
+            rows.append(row)
+    return rows
+
+
+def _damaged(path: Path, before: int, why: str) -> ConfigError:
+    return ConfigError(
+        f"line {before + 1} is damaged: {why}. Fix: run the sweep again; finished tasks are kept",
+        where=str(path / RESULTS),
+    )
 
 
 def check_no_sweep(path: Path) -> None:
@@ -130,17 +173,19 @@ def run_file(path: Path, key: str) -> Path:
     return _kept(path, RUNS, key)
 
 
-def _rows_in(path: Path) -> Iterator[tuple[str, Row]]:
-    """Rows by key. Unreadable lines are skipped, so their tasks run again."""
+def _journal(path: Path) -> Iterator[_Line]:
+    """Lines with a right digest. All others are skipped, so their tasks run again."""
     with path.open("rb") as file:
-        for line in read_lines(file, str(path)):
-            try:
-                row = _decode(line)
-            except UNREADABLE:
-                continue
-            key = row.get("task")
-            if isinstance(key, str):
-                yield key, row
+        for text in read_lines(file, str(path)):
+            with suppress(*UNREADABLE):
+                line = _decode_line(text)
+                if line == _Line.of(line.row, line.kept):
+                    yield line
+
+
+def _size(path: Path) -> int:
+    """The size of a file; -1 if it does not exist."""
+    return path.stat().st_size if path.exists() else -1
 
 
 def _ends_with_newline(journal: IO[bytes]) -> bool:

@@ -54,6 +54,25 @@ def test_a_line_that_was_cut_off_does_not_count(tmp_path: Path) -> None:
     assert len(journal.read_bytes().splitlines()) == 3
 
 
+def test_a_line_with_a_flipped_bit_does_not_count(tmp_path: Path) -> None:
+    with opened(tmp_path, keeps=["runs"]) as folder:
+        folder.add(Played("a", row("a"), run=b"packed"))
+    journal = tmp_path / JOURNAL
+    line = journal.read_bytes()
+    for place in range(len(line) - 1):
+        for bit in (1, 4):
+            changed = bytearray(line)
+            changed[place] ^= bit
+            journal.write_bytes(changed)
+            with opened(tmp_path) as folder:
+                assert folder.row(task("a")) in (None, row("a")), changed
+    journal.write_bytes(line.replace(b'"workload"', b'"workloae"'))
+    with opened(tmp_path) as folder:
+        assert folder.row(task("a")) is None
+        folder.add(Played("a", row("a")))
+        assert folder.row(task("a")) == row("a")
+
+
 def test_a_task_counts_once(tmp_path: Path) -> None:
     with opened(tmp_path) as folder:
         folder.add(Played("a", row("a")))
@@ -69,7 +88,15 @@ def test_a_task_without_the_files_that_are_wanted_is_not_finished(tmp_path: Path
         assert folder.row(task("a")) is None
         folder.add(Played("a", row("a"), run=b"packed"))
         assert folder.row(task("a")) == row("a")
-    assert (tmp_path / "runs" / "a.json.gz").read_bytes() == b"packed"
+    file = tmp_path / "runs" / "a.json.gz"
+    assert file.read_bytes() == b"packed"
+    file.write_bytes(b"pack")
+    with opened(tmp_path, keeps=["runs"]) as folder:
+        assert folder.row(task("a")) is None
+        folder.add(Played("a", row("a"), run=b"packed"))
+        assert folder.row(task("a")) == row("a")
+    with opened(tmp_path, keeps=["runs"]) as folder:
+        assert folder.row(task("a")) == row("a")
 
 
 def test_a_folder_belongs_to_one_sweep_at_a_time(tmp_path: Path) -> None:
@@ -244,3 +271,26 @@ def test_rows_are_read_again(tmp_path: Path) -> None:
     with opened(tmp_path) as folder:
         folder.write_results(table().rows)
     assert read_results(tmp_path) == msgspec.json.decode(msgspec.json.encode(table().rows))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "why"),
+    [
+        ('"task":"b"', '"tasl":"b"', "line 2 is damaged: `task` is not the key of a task"),
+        ('"task":"b"', '"task":"../b"', "line 2 is damaged: `task` is not the key of a task"),
+        (
+            '"weight":2,"seed":1',
+            '"weighu":2,"seed":1',
+            "line 2 is damaged: its columns differ from",
+        ),
+        ('{"task":"b"', '["task":"b"', "line 2 is damaged: "),
+    ],
+)
+def test_a_damaged_row_is_an_error(tmp_path: Path, before: str, after: str, why: str) -> None:
+    with opened(tmp_path) as folder:
+        path = folder.write_results(table().rows)
+    path.write_text(path.read_text().replace(before, after))
+    with pytest.raises(ConfigError) as refused:
+        read_results(tmp_path)
+    assert str(refused.value).startswith(f"{path}: {why}")
+    assert str(refused.value).endswith("Fix: run the sweep again; finished tasks are kept")
