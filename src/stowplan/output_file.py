@@ -1,7 +1,8 @@
 """Output files of commands that run for minutes or hours.
 
 `check_output_file` refuses a file that cannot be written before the work begins, for every
-`--html`, `--json` and the like. It leaves no file behind. `LineFile` is for output that grows with
+`--html`, `--json` and the like; `check_output_files` also refuses one file for two options. They
+leave no file behind. `LineFile` is for output that grows with
 the work.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -80,6 +81,24 @@ class LineFile:
         except ConfigError:
             if error is None:  # else that one is reported
                 raise
+
+
+def check_output_files(
+    outputs: Sequence[tuple[Path | None, str]], *, inputs: Iterable[str | Path | None] = ()
+) -> None:
+    """Check the files of several options, as `check_output_file`; two must not be the same."""
+    options: dict[Path, str] = {}
+    inputs = list(inputs)
+    for path, option in outputs:
+        check_output_file(path, option, inputs=inputs)
+        # A device, such as /dev/null, can take several outputs.
+        if path is None or (path.exists() and not path.is_file()):
+            continue
+        other = options.setdefault(path.resolve(), option)
+        if other != option:
+            raise ConfigError(
+                f"are the same file, {path}. Fix: name two files", where=f"{other} and {option}"
+            )
 
 
 def check_output_file(

@@ -159,7 +159,7 @@ def test_two_outputs_need_two_files(file: Path) -> None:
     file.write_text("steps: [{say: hello}]")
     out = file.parent / "out"
     told = refused(file, "--html", out, "--decisions", file.parent / "." / "out")
-    assert told == f"--html and --decisions: are the same file, {out}; give two"
+    assert told == f"--html and --decisions: are the same file, {out}. Fix: name two files"
 
 
 def test_a_file_that_is_no_scenario(file: Path) -> None:

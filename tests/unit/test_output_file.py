@@ -6,9 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from stowplan.cli.main import cli
 from stowplan.errors import ConfigError
-from stowplan.output_file import LineFile, check_output_file
+from stowplan.output_file import LineFile, check_output_file, check_output_files
 
 
 def refusal(path: Path) -> str:
@@ -35,6 +37,29 @@ def test_what_is_wrong_and_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert "does not exist" in refusal(tmp_path / "file" / "page.html")
     assert "cannot be written: File name too long. Fix: " in refusal(tmp_path / ("x" * 300))
+
+
+@pytest.mark.parametrize(
+    ("command", "first", "second"),
+    [
+        ("replay", "--decisions", "--html"),
+        ("replay", "--html", "--result"),
+        ("simulate", "--decisions", "--result"),
+        ("compare", "--html", "--pods"),
+        ("bench", "--html", "--runs"),
+    ],
+)
+def test_two_outputs_are_two_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, first: str, second: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path)
+    arguments = [command, "none.jsonl.gz", second, "same.csv", first, "link/same.csv"]
+    refused = CliRunner().invoke(cli, arguments).exception
+    assert isinstance(refused, ConfigError)
+    assert str(refused).startswith(f"{first} and {second}: are the same file, ")
+    assert str(refused).endswith("same.csv. Fix: name two files")
+    check_output_files([(Path(os.devnull), first), (Path(os.devnull), second)])
 
 
 @pytest.mark.parametrize("lines", [1, 10_000])

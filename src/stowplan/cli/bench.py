@@ -14,7 +14,7 @@ import click
 from stowplan.cli.options import file_option, html_option
 from stowplan.cli.tables import print_object, print_table
 from stowplan.errors import ConfigError, StowplanError
-from stowplan.output_file import check_output_file
+from stowplan.output_file import check_output_files
 
 if TYPE_CHECKING:
     from stowplan.lab.bench.contestants import Contestant
@@ -170,8 +170,7 @@ def bench(
     if list_only:
         _list(file, workload, output)
         return 0
-    for path, option in ((html, "--html"), (report, "--report"), (runs, "--runs")):
-        check_output_file(path, option)
+    check_output_files([(html, "--html"), (report, "--report"), (runs, "--runs")])
     from stowplan.lab.bench.plan import plan
     from stowplan.lab.bench.results import Results
 

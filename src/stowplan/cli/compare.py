@@ -11,7 +11,7 @@ import click
 from stowplan.cli.options import file_option, html_option
 from stowplan.cli.played import write
 from stowplan.cli.tables import OutputFormat, output_option, print_object
-from stowplan.output_file import check_output_file
+from stowplan.output_file import check_output_files
 from stowplan.present.tables import counted, printable
 
 if TYPE_CHECKING:
@@ -81,8 +81,7 @@ def compare(
             f"--name gives {counted(len(names), 'name')} for {counted(len(files), 'run')}."
             " Fix: give it once for each file"
         )
-    for path, option in ((html, "--html"), (pods, "--pods")):
-        check_output_file(path, option, inputs=[*files, prices])
+    check_output_files([(html, "--html"), (pods, "--pods")], inputs=[*files, prices])
     if pods is not None:
         from stowplan.sim.results.pod_table import check_format
 

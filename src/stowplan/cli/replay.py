@@ -29,7 +29,7 @@ from stowplan.config.feature_gates import FeatureGates
 from stowplan.errors import ConfigError
 from stowplan.logs import configure
 from stowplan.logs.lines import fields_of
-from stowplan.output_file import LineFile, check_output_file
+from stowplan.output_file import LineFile, check_output_files
 from stowplan.present.tables import printable
 
 if TYPE_CHECKING:
@@ -121,8 +121,10 @@ def replay(
     """
     configure(0, "text")
     logging.getLogger("stowplan").setLevel(logging.WARNING)
-    for path, option in ((decisions, "--decisions"), (html, "--html"), (result, "--result")):
-        check_output_file(path, option, inputs=(file, config_file, nodes, prices))
+    check_output_files(
+        [(decisions, "--decisions"), (html, "--html"), (result, "--result")],
+        inputs=(file, config_file, nodes, prices),
+    )
     if gates.is_enabled("DRADeviceTaintRules"):
         _warn_without_rules(file)
     if not follow:

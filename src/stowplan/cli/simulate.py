@@ -32,7 +32,7 @@ from stowplan.cli.played import (
 from stowplan.cli.tables import table_option
 from stowplan.errors import ConfigError
 from stowplan.logs import configure
-from stowplan.output_file import check_output_file
+from stowplan.output_file import check_output_files
 
 if TYPE_CHECKING:
     from stowplan.sim.scenarios import Outcome
@@ -161,15 +161,15 @@ def simulate(
         logging.getLogger("stowplan").setLevel(logging.WARNING)
     if with_scores and decisions is None:
         raise ConfigError("adds to the lines of --decisions FILE; give both", where="--with-scores")
-    if html is not None and decisions is not None and html.resolve() == decisions.resolve():
-        raise ConfigError(f"are the same file, {html}; give two", where="--html and --decisions")
     if console_port is not None and on != "embedded":
         raise ConfigError(
             "shows a cluster of this process in real time. Fix: add --on embedded",
             where="--console",
         )
-    for made, option in ((html, "--html"), (decisions, "--decisions"), (result, "--result")):
-        check_output_file(made, option, inputs=(file, config_file))
+    check_output_files(
+        [(html, "--html"), (decisions, "--decisions"), (result, "--result")],
+        inputs=(file, config_file, prices),
+    )
     from stowplan.server.memory import grow_without_collecting, keep_freed_memory
     from stowplan.sim.scenarios import Options
     from stowplan.sim.scenarios.files import Wishes, read_playables
