@@ -213,7 +213,10 @@ def _check_weights(entries: Sequence[_Entry], errors: list[FieldError]) -> None:
             continue
         seen.add(entry.ref.name)
         if total < 0 and culprit is not None:
-            detail = "total score of Score plugins could overflow"
+            detail = (
+                "must not be negative; kube-scheduler refuses it with `total score of Score plugins"
+                " could overflow`"
+            )
             errors.append(invalid(f"{culprit.path}.weight", culprit.ref.weight, detail))
             return
         total += entry.ref.weight or 1

@@ -39,6 +39,11 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
+def printable_cells(values: Iterable[object]) -> list[object]:
+    """A row for a CSV file, whose texts are as `printable` as those of tables."""
+    return [printable(value) if isinstance(value, str) else value for value in values]
+
+
 def _cell(value: object) -> str:
     return _NOTHING if value is None or value == "" else printable(str(value))
 

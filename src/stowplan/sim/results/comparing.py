@@ -59,29 +59,28 @@ def compare(runs: Sequence[Run]) -> Comparison:
     """All runs beside the first one."""
     moves = tuple(moves_between(runs[0], run) for run in runs)
     figures = tuple(
-        {**figures_of(run), "moved": float(len(each.moved))}
-        for run, each in zip(runs, moves, strict=True)
+        {**figures_of(run), "moved": len(each.moved)} for run, each in zip(runs, moves, strict=True)
     )
     return Comparison(tuple(runs), figures, moves)
 
 
 def figures_of(run: Run) -> dict[str, float]:
-    """Every figure but `moved`."""
+    """Every figure but `moved`; counts are whole numbers."""
     lives = run.pods.values()
     waits = run.waits()
     placed = sum(1 for life in lives if life.bound is not None)
     return {
-        "pods": float(len(lives)),
-        "placed": float(placed),
-        "unplaced": float(len(lives) - placed),
-        "pending": float(sum(1 for life in lives if life.bound is None and life.ended is None)),
+        "pods": len(lives),
+        "placed": placed,
+        "unplaced": len(lives) - placed,
+        "pending": sum(1 for life in lives if life.bound is None and life.ended is None),
         **{f"pending_p{share}": percentile(waits, share) for share in (50, 90, 99)},
-        "evictions": float(sum(1 for life in lives if life.preempted)),
+        "evictions": sum(1 for life in lives if life.preempted),
         **{name: run.mean(name) for name in ("cpu", "memory", "nodes_in_use")},
         **{name: run.mean(name) for name in ("fragmentation", "imbalance")},
         "cost": run.cost,
         "cost_in_use": run.cost_in_use,
-        "gaps": float(len(run.gaps)),
+        "gaps": len(run.gaps),
     }
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from stowplan.errors import ConfigError
 from stowplan.output_file import unwritable
+from stowplan.present.tables import printable_cells
 from stowplan.sim.results.extras import needed
 from stowplan.sim.results.parquet import write_table
 from stowplan.sim.results.run import PodLife, Run
@@ -68,6 +69,6 @@ def write_pods(runs: Sequence[Run], path: Path) -> None:
         with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(COLUMNS)
-            writer.writerows(pod_rows(runs))
+            writer.writerows(map(printable_cells, pod_rows(runs)))
     except OSError as problem:
         raise unwritable(path, problem) from None

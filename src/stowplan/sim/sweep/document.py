@@ -188,17 +188,31 @@ class _Reader:
         names = tuple(each.name for each in parameters)
         different = len({text_of(sample) for sample in samples})
         warnings = []
-        if "random" in fields.inner("search", _SEARCH) and different < len(samples):
+        if "random" not in fields.inner("search", _SEARCH):
+            for each in parameters:
+                warnings += self._repeated("parameters", f"parameter {each.name}", each.values)
+        elif different < len(samples):
             warnings.append(
                 f"{fields.where('search')}: {len(samples):,} random samples gave"
                 f" {counted(different, 'distinct combination')} of values; each runs once"
             )
+        warnings += self._repeated("seeds", "`seeds`", seeds)
         warnings += [
             f"{self._file}: {text}"
             for text in effects.warnings(seeds=len(set(seeds)), without_seed=self._without_seed)
         ]
         name = fields.text("name") or self._file.stem
         return Sweep(name, names, tuple(tasks.values()), tuple(warnings), self._readings)
+
+    def _repeated(self, field: str, what: str, values: Sequence[Any]) -> list[str]:
+        """A warning about equal values, if there are any."""
+        different = len(set(map(text_of, values)))
+        if different == len(values):
+            return []
+        return [
+            f"{self._fields.where(field)}: {what} has {len(values):,} values, but"
+            f" {counted(different, 'distinct one')}; each runs once"
+        ]
 
     # Workloads
 

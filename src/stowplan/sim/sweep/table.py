@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
-from stowplan.present.tables import format_table
+from stowplan.present.tables import format_table, printable_cells
 from stowplan.sim.results.comparing import FIGURES, shown
 from stowplan.sim.results.parquet import write_table
 from stowplan.sim.sweep.tasks import text_of
@@ -128,8 +128,8 @@ def warnings_of(table: Table) -> list[str]:
 def csv_of(table: Table) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table.columns)
-    writer.writerows(table.values(row) for row in table.rows)
+    writer.writerow(printable_cells(table.columns))
+    writer.writerows(printable_cells(table.values(row)) for row in table.rows)
     return text.getvalue()
 
 

@@ -309,6 +309,9 @@ def test_files(tmp_path: Path) -> None:
     assert lines[0] == ",".join(COLUMNS)
     assert lines[1] == "A,a,0.0,1.0,n1,,False,False,1.0"
     assert lines[3] == "A,c,0.0,,,,False,False,"
+    hostile = replace(run, pods={"a/\x1b[2J": PodLife(0.0)})
+    write_pods([hostile], tmp_path / "pods.csv")
+    assert (tmp_path / "pods.csv").read_text().splitlines()[1].startswith("A,a/\\x1b[2J,0.0,")
     with pytest.raises(ConfigError, match=r"pods\.xlsx: is neither CSV nor Parquet"):
         write_pods([run], tmp_path / "pods.xlsx")
 

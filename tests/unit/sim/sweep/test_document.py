@@ -248,6 +248,24 @@ def test_seeds_of_workloads_that_are_the_same_for_each_are_reported(folder: Path
     assert read(folder, seeded).warnings == ()
 
 
+def test_equal_seeds_and_values_are_reported(folder: Path) -> None:
+    values = f"parameters: {{weight: {{path: '{WEIGHT}', values: [1, 1, 2]}}}}\n"
+    sweep = read(folder, f"{WORKLOAD}{values}seeds: [1, 1, 2]\n")
+    assert len(sweep.tasks) == 4
+    file = folder / "sweep.yaml"
+    assert sweep.warnings == (
+        f"{file}:2: sweep: parameter weight has 3 values, but 2 distinct ones; each runs once",
+        f"{file}:3: sweep: `seeds` has 3 values, but 2 distinct ones; each runs once",
+    )
+    # Repeated values are drawn more often.
+    assert not read(folder, f"{WORKLOAD}{values}search: {{random: 1}}\n").warnings
+
+
+def test_a_negative_weight_is_called_so(folder: Path) -> None:
+    with pytest.raises(ConfigError, match=r"weight: Invalid value: -2: must not be negative; "):
+        read(folder, f"{WORKLOAD}parameters: {{weight: {{path: '{WEIGHT}', values: [-2]}}}}\n")
+
+
 def test_a_folder_of_recordings_with_other_names(folder: Path) -> None:
     (folder / "days").mkdir()
     text = "workloads: [{recording: days}]"

@@ -141,6 +141,9 @@ def test_csv_has_every_row() -> None:
     assert lines[0].startswith("task,workload,configuration,weight,seed,pods,")
     assert len(lines) == 4
     assert lines[3].startswith("c,w,,[1],0,")
+    hostile = Table("t", ("\x9b",), [row("a", workload="\x1b[2J", **{"\x9b": 1})])
+    assert csv_of(hostile).isprintable() is False
+    assert set(filter(lambda char: not char.isprintable(), csv_of(hostile))) == {"\n"}
 
 
 def test_the_page_shows_failures_as_text() -> None:
