@@ -27,13 +27,13 @@ EXIT_FAILED: Final = 1
     "names",
     multiple=True,
     metavar="NAME",
-    help="What to call a run; given as often as there are runs. Default: the file's name; of a run "
-    "that a sweep kept, its configuration and seed.",
+    help="Name of a run; give it once for each file. Default: the file's name; for a run that a "
+    "sweep kept, its configuration and seed.",
 )
 @file_option(
     "--prices",
-    "Prices of nodes per hour by instance type, in YAML: `m5.large: 0.096`. For recordings; "
-    "others have theirs from the run. Default: the label stowplan.io/price-per-hour.",
+    "Prices of nodes per hour by instance type, in YAML: `m5.large: 0.096`. Only for "
+    "recordings: a result has its own prices. Default: the label stowplan.io/price-per-hour.",
     dir_okay=False,
 )
 @click.option(
@@ -41,8 +41,8 @@ EXIT_FAILED: Final = 1
     "conditions",
     multiple=True,
     metavar="CONDITION",
-    help="Exit with 1 if it holds for a run other than the first: pending_p99>30s, cpu<60%, "
-    "gaps>0, cost>1.1x (of the first run). Can be repeated.",
+    help="Exit with 1 if this holds for a run other than the first: pending_p99>30s, cpu<60%, "
+    "gaps>0, cost>1.1x (1.1 times the first run's). Can be repeated.",
 )
 @html_option("plots")
 @file_option(
@@ -60,16 +60,16 @@ def compare(
     pods: Path | None,
     output: OutputFormat | None,
 ) -> int:
-    """Set runs side by side: what moved, what fits now, what it costs.
+    """Compare runs: which pods moved, which fit now, and what the nodes cost.
 
     \b
       $ stowplan replay tuesday.jsonl.gz --config most.yaml --result most.json.gz
       $ stowplan compare tuesday.jsonl.gz most.json.gz --html page.html
       $ stowplan compare a.json.gz b.json.gz --fail-on 'pending_p99>30s'
 
-    FILES are recordings (or folders of rotated ones), which count as they were, and results of
-    `stowplan replay` and `stowplan simulate`. The first one is what the others are compared with.
-    docs/compare.md explains the figures.
+    FILES are recordings (or folders of rotated files) and results of `stowplan replay` and
+    `stowplan simulate`. A recording shows what the recorded scheduler decided. The other runs are
+    compared with the first one. docs/compare.md explains the figures.
     """
     from stowplan.sim.results.comparing import compare as compared
     from stowplan.sim.results.conditions import parse_condition

@@ -75,11 +75,11 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
     ),
     "replay": LazyCommand(
         "stowplan.cli.replay:replay",
-        "Play a recording again, under another configuration.",
+        "Replay a recording under another configuration.",
     ),
     "compare": LazyCommand(
         "stowplan.cli.compare:compare",
-        "Set runs side by side: what moved, what fits now, what it costs.",
+        "Compare runs: which pods moved, which fit now, and what the nodes cost.",
     ),
     "sweep": LazyCommand(
         "stowplan.cli.sweep:sweep",

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     "--config",
     "config_file",
     metavar="FILE",
-    help="KubeSchedulerConfiguration to play it under. Default: kube-scheduler's defaults.",
+    help="KubeSchedulerConfiguration for the replay. Default: kube-scheduler's defaults.",
 )
 @plugin_option
 @feature_gates_option
@@ -54,14 +54,14 @@ if TYPE_CHECKING:
 )
 @file_option(
     "--nodes",
-    "Play it on the nodes of this file instead of the recorded ones: manifests, or a trace, "
+    "Replay it on the nodes of this file instead of the recorded ones: manifests, or a trace, "
     "export or generator.",
     dir_okay=False,
 )
 @click.option(
     "--reschedule",
     is_flag=True,
-    help="Also place the pods anew that had a node when the recording began.",
+    help="Also reschedule pods that had a node when the recording began.",
 )
 @click.option(
     "--speed",
@@ -101,23 +101,23 @@ def replay(
     prices: Path | None,
     output: OutputFormat | None,
 ) -> int:
-    """Play a recording again, under another configuration.
+    """Replay a recording under another configuration.
 
     \b
       $ stowplan replay tuesday.jsonl.gz --config most-allocated.yaml
       $ stowplan replay tuesday.jsonl.gz --follow
 
-    Pods arrive, end and are deleted, and nodes change, when they did in the recording; where pods
-    go is decided anew, by the scheduler of this version. With the same file, configuration and seed
-    the decisions are the same, byte by byte.
+    Pods are created, end and are deleted, and nodes change, at their recorded times. The scheduler
+    of this version chooses their nodes. The same file, configuration and seed give the same
+    decisions, byte by byte.
 
     FILE is a recording of `stowplan record` (a file, or a folder of rotated files, which count as
     one recording) or of kube-scheduler-simulator. Times for which changes may be missing are
     reported as gaps.
 
-    --follow does not play: it keeps the cluster as it was recorded and asks for every decision
-    whether the recorded node is among the best ones here. Exits with 1 if the replay or a plugin
-    fails.
+    --follow does not place pods: it keeps the cluster as it was recorded, and checks for every
+    decision whether the recorded node is among the best ones here. Exits with 1 if the replay or
+    a plugin fails.
     """
     configure(0, "text")
     logging.getLogger("stowplan").setLevel(logging.WARNING)
@@ -153,7 +153,9 @@ def replay(
         (seed, "--seed"),
     ):
         if given:
-            raise ConfigError("does not go with --follow, which plays nothing", where=option)
+            raise ConfigError(
+                "cannot be combined with --follow, which does not place pods", where=option
+            )
     return _follow(file, config_file, plugins, gates, decisions, output)
 
 

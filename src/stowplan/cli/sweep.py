@@ -40,7 +40,7 @@ _BAR: Final = 24
     "--workers",
     type=click.IntRange(1, 1024),
     metavar="N",
-    help="Processes to simulate in. [default: one per core]",
+    help="Number of worker processes. [default: one per core]",
 )
 @click.option(
     "--dask",
@@ -53,7 +53,7 @@ _BAR: Final = 24
     "kept",
     type=click.Choice(["runs", "decisions"]),
     multiple=True,
-    help="Also keep of every task: runs (every pod, and the cluster over time, for `stowplan "
+    help="Also keep for every task: runs (every pod, and the cluster over time, for `stowplan "
     "compare`), decisions (the decision log). Can be repeated.",
 )
 @click.option(
@@ -67,7 +67,7 @@ _BAR: Final = 24
     "--sort",
     default="",
     metavar="FIGURE",
-    help="Show rows by this figure, least first, here and in report.html; -FIGURE: greatest first.",
+    help="Sort rows by this figure, here and in report.html; -FIGURE sorts in descending order.",
 )
 @table_option("table: means over seeds. json, yaml: every row as data.")
 def sweep(
@@ -93,8 +93,8 @@ def sweep(
     page with plots (report.html). They are the same, byte by byte, on any number of processes and
     on Dask.
 
-    Interrupt it at any time: the same command goes on where it stopped. docs/sweep.md explains the
-    file. Exits with 1 if a task failed.
+    You can interrupt it at any time; the same command resumes it. docs/sweep.md explains the file.
+    Exits with 1 if a task failed.
     """
     from stowplan.sim.results.conditions import COSTS
     from stowplan.sim.sweep.document import read_sweep

@@ -29,12 +29,17 @@ def swept(folder: Path, **runs_by_name: str) -> list[str]:
 
 @pytest.mark.parametrize("name", ["", "runs"])
 def test_the_folder_of_a_sweep_is_no_run(tmp_path: Path, name: str) -> None:
-    swept(tmp_path / "w", a="x")
+    (first, second) = swept(tmp_path / "w", a="x", b="y")
+    refused = CliRunner().invoke(cli, ["compare", str(tmp_path / "w" / name)])
+    what = f"{tmp_path / 'w' / name}: is a folder of a sweep, not a run. Fix: "
+    assert str(refused.exception) == (
+        f"{what}give files, such as {first}; results.csv has their names in the column `task`"
+    )
+    for file in (first, second):
+        Path(file).unlink()
     refused = CliRunner().invoke(cli, ["compare", str(tmp_path / "w" / name)])
     assert str(refused.exception) == (
-        f"{tmp_path / 'w' / name}: is the folder of a sweep. Fix: give files of its folder runs,"
-        " which `stowplan sweep --keep runs` fills; results.csv has their names in the column"
-        " `task`"
+        f"{what}run the sweep again with --keep runs, and give files of its folder runs"
     )
 
 

@@ -177,7 +177,7 @@ def test_prices_without_a_result_are_refused(
     path = written(tmp_path, packed(*STORY))
     code, _, err = stowplan("replay", path, "--prices", prices, *follow)
     why = (
-        "does not go with --follow, which plays nothing"
+        "cannot be combined with --follow, which does not place pods"
         if follow
         else "prices are for --result. Fix: add --result FILE"
     )

@@ -161,12 +161,14 @@ def check_no_sweep(path: Path) -> None:
     """Raise ConfigError for the folder of a sweep or its runs, which is not a single run."""
     for folder in (path, path.parent) if path.name == RUNS else (path,):
         if has_results(folder) and not files_in(path):
-            raise ConfigError(
-                f"is the folder of a sweep. Fix: give files of its folder {RUNS}, which"
-                " `stowplan sweep --keep runs` fills; results.csv has their names in the column"
-                " `task`",
-                where=str(path),
+            example = min((folder / RUNS).glob("*.json.gz"), default=None)
+            fix = (
+                "run the sweep again with --keep runs, and give files of its folder runs"
+                if example is None
+                else f"give files, such as {example}; results.csv has their names in the column"
+                " `task`"
             )
+            raise ConfigError(f"is a folder of a sweep, not a run. Fix: {fix}", where=str(path))
 
 
 def run_file(path: Path, key: str) -> Path:

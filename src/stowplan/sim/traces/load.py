@@ -6,6 +6,7 @@ says what was expected and what was found.
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, cast
@@ -113,14 +114,17 @@ def _load(
             "(an export of kube-scheduler-simulator)",
             where=str(file),
         )
+    if not os.path.exists(file):  # noqa: PTH110 - also answers for a name that is too long
+        raise ConfigError("no such file. Fix: correct the path", where=str(file))
+    ending = f"its ending `{kind}` is none of" if kind else "its name has none of the endings"
     raise ConfigError(
-        f"its ending `{kind}` is none of .csv, .jsonl, .yaml and .json (also with .gz)",
+        f"{ending} .csv, .jsonl, .yaml and .json (also with .gz). Fix: rename it, or give a trace",
         where=str(file),
     )
 
 
 def _load_nodes(file: Path, columns: str | None, seed: int | None, skip_broken: bool) -> Trace:
-    if file.is_file() and not file.stat().st_size:
+    if os.path.isfile(file) and not file.stat().st_size:  # noqa: PTH113 - likewise
         raise ConfigError("is empty. Fix: give manifests of nodes, or a trace", where=str(file))
     found = _read_nodes(file, columns, seed, skip_broken)
     if not found.nodes:

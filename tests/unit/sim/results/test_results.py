@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -82,6 +83,7 @@ def test_a_run_has_the_life_of_every_pod() -> None:
     assert run.waits() == [2.5, 20.0]
     assert figures_of(run)["pending_p50"] == 2.5
     assert figures_of(run)["evictions"] == 1
+    assert json.dumps(figures_of(run)).startswith('{"pods": 3, "placed": 2, "unplaced": 1,')
 
 
 def test_moments_are_evenly_spaced_and_bounded() -> None:

@@ -107,7 +107,7 @@ def test_an_export_with_something_broken(tmp_path: Path) -> None:
         ("a.json", "{", "is not JSON: "),
         ("a.json", "{} {}", "is not JSON: "),
         ("a.txt", "", "its ending `.txt` is none of .csv, .jsonl, .yaml and .json"),
-        ("a", "", "its ending `` is none of"),
+        ("a", "", "its name has none of the endings .csv, .jsonl, .yaml and .json"),
     ],
 )
 def test_what_is_no_trace(tmp_path: Path, name: str, text: str, message: str) -> None:
@@ -116,6 +116,15 @@ def test_what_is_no_trace(tmp_path: Path, name: str, text: str, message: str) ->
         load_trace(tmp_path / name)
     assert message in str(caught.value)
     assert str(caught.value).startswith(f"{tmp_path}/{name}")
+
+
+@pytest.mark.parametrize("name", ["nope", "x" * 300])
+def test_a_file_that_does_not_exist_has_no_wrong_ending(tmp_path: Path, name: str) -> None:
+    for nodes in (None, tmp_path / name):
+        file = tmp_path / name if nodes is None else EXAMPLES / "pods.csv"
+        with pytest.raises(ConfigError) as caught:
+            load_trace(file, nodes=nodes)
+        assert str(caught.value) == f"{tmp_path / name}: no such file. Fix: correct the path"
 
 
 def test_a_description() -> None:
