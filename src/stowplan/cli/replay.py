@@ -215,6 +215,8 @@ def _play(
                 )
         finally:
             live.end()
+        if not outcome.problem and outcome.plugin_failure:
+            outcome.problem = f"a plugin failed: {outcome.plugin_failure}"
         if outcome.problem:
             outcome.problem = f"{file}: {outcome.problem}"
         for text in outcome.warnings:

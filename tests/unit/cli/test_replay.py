@@ -79,3 +79,26 @@ def test_the_results_are_printed_although_the_disk_is_full(option: str) -> None:
     done = run(MONDAY, option, "/dev/full")
     assert isinstance(done.exception, ConfigError)
     assert "300 of 300 pods bound" in done.stdout
+
+
+AFTER = """\
+import stowplan
+
+class After(stowplan.Plugin):
+    name = "After"
+
+    def filter(self, pod, node):
+        return True
+
+    def post_bind(self, cycle, pod, node):
+        raise RuntimeError("kaboom")
+"""
+
+
+def test_a_plugin_that_fails_fails_the_replay_although_all_pods_are_bound(tmp_path: Path) -> None:
+    (tmp_path / "after.py").write_text(AFTER)
+    done = run(MONDAY, "--plugin", tmp_path / "after.py:After")
+    assert done.return_value == 1
+    assert ": a plugin failed: RuntimeError: kaboom (" in done.stdout
+    assert "after.py:10)\n" in done.stdout
+    assert "300 of 300 pods bound" in done.stdout
