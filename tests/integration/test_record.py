@@ -252,7 +252,8 @@ def test_all_entries_of_a_snapshot_have_the_time_0(server: EmbeddedServer, tmp_p
                 await recording
 
     asyncio.run(record())
-    *snapshot, end = entries(path)
+    # By this clock it is long ago that the list was made, and no watch may be open yet.
+    *snapshot, end = [each for each in entries(path) if each.type is not EntryType.GAP]
     assert {"Node", "Pod"} <= {entry.kind for entry in snapshot}
     assert snapshot[-1].type is EntryType.SYNCED
     assert {entry.at for entry in snapshot} == {0.0}

@@ -108,6 +108,8 @@ class Informer(Generic[T]):
         self.lists_applied = 0
         #: When (monotonic) the server last sent anything, a list or a part of a watch.
         self.heard_at = 0.0
+        #: Since when (monotonic) no watch tells what changes; None while one does.
+        self.unwatched_since: float | None = None
         self._client = client
         self._resource = resource
         self._on_add = on_add
@@ -179,6 +181,11 @@ class Informer(Generic[T]):
     def resource_version(self) -> int:
         """The newest version of the cluster that is known here; 0 if it is no number."""
         return whole_number(self._version) or 0
+
+    @property
+    def must_list(self) -> bool:
+        """Whether what changed since the last watch is not known until the next list."""
+        return self._must_list
 
     @property
     def is_polling(self) -> bool:
@@ -304,7 +311,7 @@ class Informer(Generic[T]):
             raise
         self._succeeded()
         self._older_since = inf
-        self.list_started_at = started_at
+        self.list_started_at = self.unwatched_since = started_at
         self.heard_at = self._clock.monotonic()
         if self._on_relist is not None and self.lists_applied:
             self._on_relist()
@@ -382,10 +389,17 @@ class Informer(Generic[T]):
             self._is_connected = self._is_following = True
             self._has_delivered = False
             self._client.reachability.recovered(self._source)
+            before, self.unwatched_since = self.unwatched_since, None
             try:
                 await stream.deliver(self._receive)
+            except Gone:  # the server accepted the watch only to say that it lost the changes
+                if not self._has_delivered:
+                    self.unwatched_since = before
+                raise
             finally:
                 self._is_following = False
+                if self.unwatched_since is None:
+                    self.unwatched_since = self._clock.monotonic()
 
     def _receive(self, batch: Sequence[AnyEvent]) -> None:
         self.heard_at = self._clock.monotonic()

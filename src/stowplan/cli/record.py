@@ -201,6 +201,9 @@ async def _record(
             ) from None
         finally:
             line.erase()
+    if recorder.outage:
+        text = f"{recorder.outage}: what changed since then is not recorded"
+        click.echo(f"Warning: {printable(text)}", err=True)
     click.echo(_progress(recorder, output))
 
 

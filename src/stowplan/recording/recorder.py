@@ -77,6 +77,8 @@ class Recorder:
         self.listed = 0
         self.entries = 0
         self.gaps = 0
+        #: Why changes before the end are missing; empty if none are.
+        self.outage = ""
 
     @property
     def warnings(self) -> list[str]:
@@ -91,26 +93,25 @@ class Recorder:
             async with self._watching:
                 self._begin_file()
                 self.listed = self.entries - 1  # without SYNCED
-                self._is_following = True
-                if self._on_progress is not None:
-                    self._on_progress(self)
-                while True:
-                    await self._watching.wait(_FLUSH_S)
-                    if self._output.is_due:
-                        self._end(ROTATED)
-                        self._is_following = False  # there is no file to end if none can be opened
-                        self._output.rotate()
-                        self._begin_file()
-                        self._is_following = True
-                    self._write()
-                    if self._on_progress is not None:
-                        self._on_progress(self)
+                try:
+                    await self._follow()
+                finally:
+                    if self._is_following:
+                        self._end("stopped")
         finally:
-            try:
-                if self._is_following:
-                    self._end("stopped")
-            finally:
-                self._output.close()
+            self._output.close()
+
+    async def _follow(self) -> None:
+        """Write what the watches tell, until cancelled."""
+        while True:
+            if self._on_progress is not None:
+                self._on_progress(self)
+            await self._watching.wait(_FLUSH_S)
+            if self._output.is_due:
+                self._end(ROTATED)
+                self._output.rotate()
+                self._begin_file()
+            self._write()
 
     def _begin_file(self) -> None:
         """Write a header and a consistent snapshot of the cluster."""
@@ -137,8 +138,15 @@ class Recorder:
         self._waiting.append(Entry(0.0, EntryType.SYNCED))
         self._write()
         self._output.finish_snapshot()
+        self._is_following = True
 
     def _end(self, note: str) -> None:
+        """End the file. A watch that is not connected now is a gap: no list will show it."""
+        self._is_following = False  # there is no file to end if none can be opened
+        self.outage = self._watching.outage()
+        if self.outage:
+            self.gaps += 1
+            self._tell(EntryType.GAP, note=self.outage)
         self._tell(EntryType.END, note=note)
         self._write()
 

@@ -34,6 +34,8 @@ FIX_PERMISSIONS: Final = (
 #: server's own words are not recorded, because they name the account.
 FORBIDDEN: Final = "forbidden"
 ABSENT: Final = "absent"
+#: Watches are opened again and again. A pause this short is no outage.
+_PAUSE_S: Final = 1.0
 _replace = msgspec.structs.replace
 
 
@@ -113,6 +115,21 @@ class Watching:
         for task in self._tasks:
             if task.done():
                 task.result()
+
+    def outage(self) -> str:
+        """How long some kinds have not been watched, and which; empty if all are watched."""
+        now, is_away = self._clock.monotonic(), self._client.reachability.is_away
+        lost = {
+            kind.kind: since
+            for kind, each in self._informers.items()
+            if (since := each.unwatched_since) is not None
+            and (is_away or each.must_list or now - since > _PAUSE_S)
+        }
+        if not lost:
+            return ""
+        what = "no connection to the API server" if is_away else "no watch"
+        which = "" if len(lost) == len(self._informers) else f": {', '.join(lost)}"
+        return f"{what} in the last {now - min(lost.values()):,.1f} s{which}"
 
     def warnings(self, consequence: str) -> list[str]:
         """What cannot be read, in at most two messages; `consequence` is such as "are left out"."""

@@ -119,6 +119,31 @@ async def test_events_seen_twice_are_told_once() -> None:
         assert it.log == ["+a@5", "~a@5>6"]
 
 
+async def test_since_when_nothing_was_watched() -> None:
+    clock, cut, gone = VirtualClock(500.0), asyncio.Event(), asyncio.Event()
+    script = Script(
+        lists=[pod_list(version=5), Refusal(500)],
+        watches=[
+            *([added("a", 6), cut, CUT], Refusal(503)),
+            *([gone, event_line("ERROR", GONE)], [HOLD]),
+        ],
+    )
+    async with running(script, clock=clock) as it:
+        assert it.informer.unwatched_since is None  # nothing is known yet
+        await until(lambda: it.informer.resource_version == 6)
+        assert it.informer.unwatched_since is None
+        clock.advance(10.0)
+        cut.set()
+        await until(lambda: it.informer.unwatched_since is not None)
+        clock.advance(10.0)
+        await until(lambda: it.informer.unwatched_since is None)
+        assert not it.informer.must_list
+        gone.set()  # the stream tells nothing, so it was never of use
+        await until(lambda: script.lists_served > 1)
+        assert it.informer.unwatched_since == 510.0
+        assert it.informer.must_list
+
+
 # 410
 
 
