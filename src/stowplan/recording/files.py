@@ -27,7 +27,7 @@ from stowplan.recording.folder import (
     unfinished_in,
 )
 from stowplan.recording.gzip_lines import LineWriter
-from stowplan.recording.reading import first_header
+from stowplan.recording.reading import first_header, why_no_recording
 
 log = get_logger(__name__)
 
@@ -246,7 +246,8 @@ def check_continues(path: Path, *, key_id: str) -> None:
         return
     header = first_header(path)
     if header is None:
-        raise ConfigError("exists and is not a recording. Fix: name another file", where=str(path))
+        why, _ = why_no_recording(path)
+        raise ConfigError(f"exists and {why}. Fix: name another file", where=str(path))
     if header.has_names_of(key_id):
         return
     if header.names != "hashed":

@@ -170,8 +170,11 @@ def _wall(header: Header) -> float:
 
 
 def is_recording(path: Path) -> bool:
-    """Whether a file or folder has a header; False if it cannot be read."""
-    return bool(_first_line(path))
+    """Whether a file or folder has a header; False if it cannot be read.
+
+    True also for a header that is damaged or not gzipped, for which `read_sessions` raises.
+    """
+    return bool(_first_line(path)) or _start(path)[0].startswith(_FIRST)
 
 
 def first_header(path: Path) -> Header | None:
@@ -214,24 +217,36 @@ def _is_gzip(stream: IO[bytes]) -> bool:
     return found
 
 
-def _why_no_recording(path: Path) -> str:
-    """What a file without a header is, and the remedy."""
-    start = b""
-    with suppress(OSError, ValueError, zlib.error), path.open("rb") as stream:
-        start = stream.read(_PROBED_BYTES)
-        if start.startswith(MAGIC):
-            start = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(start)
-    if start.startswith(_FIRST):
-        return "is a recording that is not gzipped. Fix: gzip it"
+def _start(path: Path) -> tuple[bytes, bool]:
+    """The first bytes of a file, unpacked, and whether it is gzipped; empty if it is unreadable."""
+    try:
+        with path.open("rb") as stream:
+            start = stream.read(_PROBED_BYTES)
+        if not start.startswith(MAGIC):
+            return start, False
+        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(start), True
+    except (OSError, ValueError, zlib.error):
+        return b"", False
+
+
+def why_no_recording(path: Path) -> tuple[str, str]:
+    """What a file without a readable header is, as a predicate, and the remedy."""
+    give = "give a file that `stowplan record` wrote"
+    start, is_gzipped = _start(path)
+    if start.startswith(_FIRST) and not is_gzipped:
+        return "is a recording that is not gzipped", "gzip it"
+    header = _first_line(path) or start
+    if header.startswith(_FIRST):
+        try:
+            parse_line(header)
+        except BadLine as problem:
+            return f"has a header that cannot be read: {problem}", give
     if _RESULT.match(start):
         return (
-            "is not a recording but a result, as --result writes it. Fix: give it to"
-            " `stowplan compare`, or give a file that `stowplan record` wrote"
+            "is not a recording but a result, as --result writes it",
+            f"give it to `stowplan compare`, or {give}",
         )
-    return (
-        "is not a recording, or its beginning is lost. Fix: give a file that `stowplan record`"
-        " wrote"
-    )
+    return "is not a recording, or its beginning is lost", give
 
 
 class _Cause(IntEnum):
@@ -294,7 +309,9 @@ class _Reader:
             pass  # the rest of a session that was not read to its end, or before any header
         header, self._next = self._next, None
         if header is None and self._header is None:
-            raise ConfigError(_why_no_recording(self._path), where=str(self._path))
+            first = recording_files(self._path)[0]
+            why, fix = why_no_recording(first)
+            raise ConfigError(f"{why}. Fix: {fix}", where=str(first))
         return header
 
     def _begin(self, header: Header) -> list[Entry]:

@@ -40,6 +40,7 @@ LATER: Final = {**HEADER, "startedAt": "2026-01-02T03:04:35Z"}
 AGAIN: Final = [node(), *(pod(f"p{n}", 0.0) for n in range(9)), SYNCED, pod("late", 1.0)]
 END: Final = {"at": 9.5, "type": "END", "note": "stopped"}
 ROTATED: Final = {**END, "note": "rotated"}
+FAKE: Final = "2026-01-02T030405Z.jsonl.gz"
 KILLED: Final = "the recorder was killed at 9.0 s; recording continued at 30.0 s"
 
 
@@ -183,6 +184,46 @@ def test_files_of_other_programs(
     why = "is not a recording, or its beginning is lost"
     fix = "give a file that `stowplan record` wrote"
     assert (code, err) == (2, f"Error: {path}: {why}. Fix: {fix}\n")
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, ("record",)], ids=" ".join)
+@pytest.mark.parametrize(
+    ("field", "why"),
+    [
+        ({"session": 5}, "Expected `str`, got `int` - at `$.session`"),
+        ({"unread": {"a": 5}}, "Expected `str`, got `int` - at `$.unread[...]`"),
+        ({"keyId": ["x"]}, "Expected `str`, got `array` - at `$.keyId`"),
+        ({}, "Input data was truncated"),
+    ],
+    ids=["session", "unread", "keyId", "cut off"],
+)
+def test_a_header_that_cannot_be_read(
+    tmp_path: Path, stowplan: Run, command: tuple[str, ...], field: Json, why: str
+) -> None:
+    whole = gzip.decompress(packed({**HEADER, **field}, *STORY[1:]))
+    path = written(tmp_path, gzip.compress(whole if field else whole[:40]))
+    code, out, err = stowplan(*command, path)
+    assert (code, out) == (2, "")
+    what = f"has a header that cannot be read: {why}"
+    if command == ("record",):
+        assert err == f"Error: {path}: exists and {what}. Fix: name another file\n"
+    else:
+        assert err.startswith(f"Error: {path}: {what}. Fix: give a file that `stowplan record` w")
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, ("record",)], ids=" ".join)
+@pytest.mark.parametrize("is_folder", [False, True], ids=["file", "folder"])
+def test_a_recording_that_is_not_gzipped(
+    tmp_path: Path, stowplan: Run, command: tuple[str, ...], is_folder: bool
+) -> None:
+    path = tmp_path / FAKE
+    path.write_bytes(gzip.decompress(packed(*STORY)))
+    if command == ("record",):
+        what, fix = "exists and is a recording that is not gzipped", "name another file"
+    else:
+        what, fix = "is a recording that is not gzipped", "gzip it"
+    given = tmp_path if is_folder and command != ("record",) else path
+    assert stowplan(*command, given) == (2, "", f"Error: {path}: {what}. Fix: {fix}\n")
 
 
 @pytest.mark.parametrize("command", [("replay",), ("replay", "--follow")], ids=" ".join)
@@ -451,11 +492,12 @@ def test_folders_that_a_sweep_cannot_play(
     for made in ("empty", "foreign", "fake"):
         (tmp_path / made).mkdir()
     (tmp_path / "foreign" / "notes.jsonl.gz").write_bytes(packed(*STORY))
-    (tmp_path / "fake" / "2026-01-02T030405Z.jsonl.gz").write_bytes(b"not a recording")
+    (tmp_path / "fake" / FAKE).write_bytes(b"not a recording")
     file = sweep_of(tmp_path, tmp_path / name)
     code, out, err = stowplan("sweep", file)
     assert (code, out) == (2, "")
-    assert err == f"Error: {file}:1: workload: {tmp_path / name}: {why}\n"
+    where = tmp_path / name / (FAKE if name == "fake" else "")
+    assert err == f"Error: {file}:1: workload: {where}: {why}\n"
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, ("sweep",)], ids=" ".join)
