@@ -482,6 +482,25 @@ def test_a_server_that_cannot_be_reached_leaves_no_file(
     assert not (tmp_path / "recordings").exists()
 
 
+def test_a_recording_of_another_cluster_is_not_continued(tmp_path: Path) -> None:
+    """A new API server is another cluster: everything in it has other UIDs."""
+    path, folder = tmp_path / "r.jsonl.gz", f"{tmp_path}/recordings/"
+    told = []
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+        with running_embedded_server(tmp_path / name) as server:
+            Stage(server).node("a")
+            config = ("--for", "1s", "--kubeconfig", str(server.kubeconfig_path))
+            before = path.read_bytes() if path.exists() else b""
+            told += [run("record", str(path), *config), run("record", folder, *config)]
+    assert [each.returncode for each in told] == [0, 0, 2, 0]
+    assert path.read_bytes() == before
+    why = f"{path}: exists and was recorded from another cluster. Fix: name another file"
+    assert told[2].stderr.splitlines()[-1] == f"Error: {why}"
+    assert "Warning" not in told[1].stderr
+    assert "of another cluster" in told[3].stderr
+
+
 def test_mistakes_are_told_in_a_line(server: EmbeddedServer, tmp_path: Path) -> None:
     config = ("--kubeconfig", str(server.kubeconfig_path))
     nowhere = run("record", str(tmp_path / "no" / "folder" / "x.gz"), *config)
@@ -491,8 +510,7 @@ def test_mistakes_are_told_in_a_line(server: EmbeddedServer, tmp_path: Path) -> 
     full = run("record", "/dev/full", *config)
     assert full.returncode == 1
     assert full.stderr.splitlines()[-1] == (
-        "Error: /dev/full cannot be written: No space left on device; what was written before is"
-        " readable"
+        "Error: /dev/full cannot be written: No space left on device; nothing is recorded"
     )
     small = run("record", f"{tmp_path}/", "--rotate-size", "1Ki", *config)
     assert "--rotate-size: is too small. Fix: give at least 1Mi" in small.stderr

@@ -30,12 +30,7 @@ from stowplan.errors import ConfigError, StowplanError
 from stowplan.output_file import check_output_file
 from stowplan.present.status_line import PLAIN_INTERVAL_S, StatusLine
 from stowplan.present.tables import counted, printable
-from stowplan.recording.files import (
-    Output,
-    Rotation,
-    check_continues,
-    warning_of_other_names,
-)
+from stowplan.recording.files import Output, Rotation, check_continues
 from stowplan.recording.hash_key import read_secret
 from stowplan.recording.recorder import Recorder
 from stowplan.recording.scrub import Hashed
@@ -138,8 +133,7 @@ def record(
         check_continues(Path(path), key_id=key_id)
     cluster = load_cluster_config(kubeconfig=kubeconfig, context=context, master=master)
     output = Output(Path(path), clock=SystemClock(), rotation=rotation)
-    warning = warning_of_other_names(Path(path), key_id=key_id) if is_folder else ""
-    run_on_loop(_record(cluster, output, hashed, length, warning, is_beside=beside))
+    run_on_loop(_record(cluster, output, hashed, length, is_beside=beside))
 
 
 def _refuse_rotation() -> None:
@@ -158,7 +152,6 @@ async def _record(
     output: Output,
     hashed: Hashed | None,
     length_s: float,
-    warning: str,
     *,
     is_beside: bool,
 ) -> None:
@@ -173,7 +166,7 @@ async def _record(
             listed = counted(recorder.listed, "object")
             told.append(f"Recording to {output.current}; {listed} listed")
             click.echo(told[0], err=True)
-            for text in filter(None, (warning, *recorder.warnings)):
+            for text in filter(None, (output.warning, *recorder.warnings)):
                 click.echo(f"Warning: {printable(text)}", err=True)
         line.update(lambda: _progress(recorder, output))
 
@@ -195,9 +188,9 @@ async def _record(
         except asyncio.CancelledError:
             pass
         except OSError as problem:
+            kept = "what was written before is readable" if told else "nothing is recorded"
             raise StowplanError(
-                f"{output.current} cannot be written: {problem.strerror}; what was written before"
-                " is readable"
+                f"{output.current} cannot be written: {problem.strerror}; {kept}"
             ) from None
         finally:
             line.erase()

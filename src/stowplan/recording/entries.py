@@ -59,6 +59,8 @@ class Header(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw
     kinds: tuple[str, ...] = ()
     #: "kept" or "hashed".
     names: str = "kept"
+    #: The UID of the namespace kube-system; empty if it cannot be read. Older versions wrote none.
+    cluster: str = ""
     #: Names the key of the hashes and reveals nothing of it. Equal names have equal hashes in all
     #: sessions with the same one. Older versions wrote none.
     key_id: str = ""

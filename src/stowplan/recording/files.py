@@ -19,6 +19,7 @@ from typing import IO, Final
 from stowplan.clock import Clock, rfc3339
 from stowplan.errors import ConfigError
 from stowplan.logs import get_logger, kv
+from stowplan.recording.entries import Header, different_names, header_line
 from stowplan.recording.folder import (
     SUFFIX,
     UNFINISHED,
@@ -27,7 +28,7 @@ from stowplan.recording.folder import (
     unfinished_in,
 )
 from stowplan.recording.gzip_lines import LineWriter
-from stowplan.recording.reading import first_header, why_no_recording
+from stowplan.recording.reading import first_header, headers_in, why_no_recording
 
 log = get_logger(__name__)
 
@@ -54,9 +55,9 @@ class Rotation:
 class Output:
     """The file that is being written. `is_due` says when to `rotate`.
 
-    The first use of `lines` creates the file, so a recording that never began leaves none. Call
-    `finish_snapshot` once the file has its snapshot; otherwise `close` deletes a file of a folder.
-    The file, or the folder, is locked until `close`.
+    `begin` creates the file, so a recording that never began leaves none. Call `finish_snapshot`
+    once the file has its snapshot; otherwise `close` deletes a file that is new. The file, or the
+    folder, is locked until `close`.
     """
 
     def __init__(self, path: Path, *, clock: Clock, rotation: Rotation | None = None) -> None:
@@ -69,12 +70,14 @@ class Output:
         #: A handle of the folder, which is locked.
         self._folder: int | None = None
         self._lines: LineWriter | None = None
-        #: The name of the current file until its snapshot is complete.
+        #: The name of a new file until its snapshot is complete.
         self._unfinished: Path | None = None
         self.current = path
         #: Number of files that this process has begun.
         self.files = 0
         self._written_before = 0
+        #: Why the new files in a folder do not go with the older ones; empty if they do.
+        self.warning = ""
 
     @property
     def is_folder(self) -> bool:
@@ -110,6 +113,16 @@ class Output:
             or 0 < rotation.after_s <= self._clock.monotonic() - self._opened_at
         )
 
+    def begin(self, header: Header) -> None:
+        """Write a header. Raises ConfigError, and writes nothing, if the file is another's."""
+        lines = self.lines  # from here on no other recorder writes
+        key_id, cluster = header.key_id, header.cluster
+        if self._rotation is None:
+            check_continues(self._path, key_id=key_id, cluster=cluster)
+        elif self.files == 1:
+            self.warning = warning_of_older_files(self._path, key_id=key_id, cluster=cluster)
+        lines.add(header_line(header))
+
     def rotate(self) -> None:
         """End this file and begin the next one; raises OSError."""
         self._close_file()
@@ -117,16 +130,16 @@ class Output:
         self._lines = self._open()
 
     def finish_snapshot(self) -> None:
-        """Give a file of a folder its name, then delete the oldest files; raises OSError."""
+        """Keep the file; give one of a folder its name, then delete the oldest; raises OSError."""
         if self._unfinished is not None:
             self.lines.flush()
-            self._unfinished.rename(self.current)
+            if self._rotation is not None:
+                self._unfinished.rename(self.current)
             self._unfinished = None
             self._delete_oldest()
 
     def _delete_oldest(self) -> None:
-        assert self._rotation is not None
-        if not self._rotation.keep:
+        if self._rotation is None or not self._rotation.keep:
             return
         files = files_in(self._path)
         # Older versions left empty files where a start failed: these count as no recording.
@@ -171,6 +184,7 @@ class Output:
                         killed.unlink()
                 self.current = self._new_name()
                 path = self.current.with_name(self.current.name + UNFINISHED)
+            is_new = not os.path.lexists(path)
             # A rotated file must be new: links that others left in the folder are not followed.
             extra = os.O_APPEND if self._rotation is None else os.O_EXCL
             # Recordings reveal much about a cluster, so only their owner can read them.
@@ -180,7 +194,7 @@ class Output:
                 f"cannot be written: {problem.strerror}. Fix: choose a place that you may write",
                 where=str(self.current),
             ) from None
-        self._unfinished = path if self._rotation is not None else None
+        self._unfinished = path if is_new else None
         self._file = os.fdopen(handle, "ab")
         # Interleaved lines of two processes would be unreadable.
         if not _lock(handle):
@@ -235,16 +249,29 @@ def _locked(path: Path, what: str) -> ConfigError:
     return ConfigError(f"another process records to it. Fix: name another {what}", where=str(path))
 
 
-def check_continues(path: Path, *, key_id: str) -> None:
+def check_continues(path: Path, *, key_id: str, cluster: str = "") -> None:
     """Raise ConfigError if a file exists to which a recording must not be appended.
 
-    `key_id` identifies the key of the recorder's hashes; "" if it keeps names.
+    `key_id` identifies the key of the recorder's hashes; "" if it keeps names. `cluster` is that
+    of a header; "" if it is not known.
     """
     if path.is_fifo():  # opening it would wait for a reader for ever
         raise ConfigError("is not a regular file. Fix: name another file", where=str(path))
     if not path.is_file() or not path.stat().st_size:
         return
-    header = first_header(path)
+    header: Header | None = None
+    for each in headers_in(path):
+        if header is not None and (differ := different_names(header, each)):
+            raise ConfigError(
+                f"exists and has sessions whose names {differ}. Fix: name another file",
+                where=str(path),
+            )
+        header = each
+        if cluster and header.cluster not in ("", cluster):
+            raise ConfigError(
+                "exists and was recorded from another cluster. Fix: name another file",
+                where=str(path),
+            )
     if header is None:
         why, _ = why_no_recording(path)
         raise ConfigError(f"exists and {why}. Fix: name another file", where=str(path))
@@ -260,11 +287,11 @@ def check_continues(path: Path, *, key_id: str) -> None:
     )
 
 
-def warning_of_other_names(folder: Path, *, key_id: str) -> str:
-    """Why new files cannot be read together with those in a folder; empty if they can.
+def warning_of_older_files(folder: Path, *, key_id: str, cluster: str = "") -> str:
+    """Why new files do not go with those in a folder; empty if they do.
 
-    `key_id` identifies the key of the recorder's hashes; "" if it keeps names. The newest recording
-    decides: when it began, this was checked.
+    Arguments are as in `check_continues`. The newest recording decides: when it began, this was
+    checked.
     """
     try:
         files = files_in(folder)
@@ -276,7 +303,12 @@ def warning_of_other_names(folder: Path, *, key_id: str) -> str:
             if header is None:
                 continue
             if header.has_names_of(key_id):
-                return ""
+                if not cluster or header.cluster in ("", cluster):
+                    return ""
+                return (
+                    f"{folder} has older files, such as {file.name}, of another cluster: commands"
+                    " that read the folder take both for one. Fix: record to a new folder"
+                )
             how, remedy = "in only some of them", ""
             if key_id and header.names == "hashed":
                 how = "with another key"

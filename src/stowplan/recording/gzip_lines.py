@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from typing import IO, Final
 
 #: The longest line: etcd stores no object above 1.5 MiB by default.
@@ -121,6 +122,13 @@ def read_lines(file: IO[bytes], *, max_line: int = MAX_LINE_BYTES) -> Iterator[b
         yield Damage("ends within a line")
 
 
+def first_lines(file: IO[bytes]) -> Iterator[bytes]:
+    """The first line of each member, or its beginning; the rest is not unpacked."""
+    members = _Members(file)
+    while members.seek_member():
+        yield members.take_first_line()
+
+
 class _Members:
     """The bytes of all gzip members in a file, one after the other."""
 
@@ -134,7 +142,7 @@ class _Members:
         while self._fill():
             if not self._buffer.startswith(MAGIC):
                 yield Damage(f"is damaged at byte {self.offset}")
-                if not self._seek_member():
+                if not self.seek_member():
                     return
             yield from self._member()
 
@@ -166,7 +174,7 @@ class _Members:
                 yield Damage(f"is damaged at byte {self.offset}")
             if self.offset == began:  # do not find this member's own header again
                 self._consume(len(MAGIC))
-            self._seek_member()
+            self.seek_member()
 
     def _has_whole_member(self, problem: zlib.error) -> bool:
         """Whether only a checksum is wrong, and the member ends where it should.
@@ -198,7 +206,16 @@ class _Members:
             return False
         return text == _FIRST or (not text and len(probe) < _PROBE)
 
-    def _seek_member(self) -> bool:
+    def take_first_line(self) -> bytes:
+        """Of the member that begins here; then skip the beginning of this member."""
+        self._fill(_CHUNK)
+        text = b""
+        with suppress(zlib.error):
+            text = zlib.decompressobj(_GZIP).decompress(self._buffer[:_CHUNK], _CHUNK)
+        self._consume(len(MAGIC))
+        return text.partition(b"\n")[0]
+
+    def seek_member(self) -> bool:
         """Skip to the next member; False if there is none."""
         while self._fill():
             self._consume(self._next_member(0))

@@ -31,7 +31,14 @@ from stowplan.recording.entries import (
     parse_line,
 )
 from stowplan.recording.folder import SUFFIX, files_in
-from stowplan.recording.gzip_lines import MAGIC, Damage, Unfinished, WrongChecksum, read_lines
+from stowplan.recording.gzip_lines import (
+    MAGIC,
+    Damage,
+    Unfinished,
+    WrongChecksum,
+    first_lines,
+    read_lines,
+)
 
 _FIRST: Final = b'{"recording"'
 #: The beginning of a file that `--result` wrote.
@@ -179,13 +186,33 @@ def is_recording(path: Path) -> bool:
 
 def first_header(path: Path) -> Header | None:
     """The first header; None if it is not a recording. Raises ConfigError for other formats."""
+    return _header(_first_line(path), path)
+
+
+def _header(line: bytes, path: Path) -> Header | None:
     try:
-        parsed = parse_line(_first_line(path))
+        parsed = parse_line(line)
     except ForeignVersion as problem:
         raise ConfigError(str(problem), where=str(path)) from None
     except BadLine:
         return None
     return parsed if isinstance(parsed, Header) else None
+
+
+def headers_in(path: Path) -> Iterator[Header]:
+    """The headers of a file that begin a gzip member, as those of recorders do.
+
+    Costs a fraction of reading the file. Raises ConfigError for other formats.
+    """
+    first = first_header(path)
+    if first is None:
+        return
+    yield first
+    with path.open("rb") as stream:
+        for line in first_lines(stream):
+            header = _header(line, path) if line.startswith(_FIRST) else None
+            if header not in (None, first):
+                yield header
 
 
 def _first_line(path: Path) -> bytes:

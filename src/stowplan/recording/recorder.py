@@ -24,7 +24,6 @@ from stowplan.recording.entries import (
     EntryType,
     Header,
     entry_line,
-    header_line,
 )
 from stowplan.recording.files import Output
 from stowplan.recording.reading import ROTATED
@@ -128,8 +127,9 @@ class Recorder:
             names="kept" if self._hashed is None else "hashed",
             key_id="" if self._hashed is None else self._hashed.key_id,
             unread=self._watching.unread,
+            cluster=self._watching.cluster,
         )
-        self._output.lines.add(header_line(header))
+        self._output.begin(header)
         # The snapshot has one time: the seconds that writing it takes say nothing of the cluster.
         self._waiting += [
             Entry(0.0, EntryType.ADDED, kind.kind, self._encoded(obj))

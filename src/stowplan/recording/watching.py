@@ -16,7 +16,7 @@ import msgspec
 
 from stowplan.api.client import ApiClient
 from stowplan.api.informer import Informer
-from stowplan.api.resources import NODES, PODS, Resource
+from stowplan.api.resources import NAMESPACES, NODES, PODS, Resource
 from stowplan.clock import Clock
 from stowplan.errors import Forbidden, NotFound
 from stowplan.logs import V2, get_logger, kv
@@ -99,6 +99,13 @@ class Watching:
     @property
     def kinds(self) -> tuple[str, ...]:
         return tuple(kind.kind for kind in self._informers)
+
+    @property
+    def cluster(self) -> str:
+        """The UID of the namespace kube-system, which tells clusters apart; empty if unknown."""
+        namespaces = self._informers.get(NAMESPACES)
+        system = None if namespaces is None else namespaces.store.get("kube-system")
+        return "" if system is None else str(system.metadata.uid)
 
     def objects(self) -> Iterator[tuple[Resource[Any], Any]]:
         """All objects that exist now."""

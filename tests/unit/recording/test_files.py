@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from stowplan.errors import ConfigError
+from stowplan.recording.entries import FORMAT, Header
 from stowplan.recording.files import Output, Rotation
 
 
@@ -256,3 +257,37 @@ def test_an_old_file_that_cannot_be_deleted_does_not_end_the_recording(
     ]
     (warning,) = caplog.records
     assert "cannot be deleted" in warning.message
+
+
+def test_a_new_file_without_its_snapshot_is_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a start fails on a full disk; a file that was there stays, even an empty one."""
+    path, empty = tmp_path / "new.jsonl.gz", tmp_path / "empty.jsonl.gz"
+    empty.touch()
+    for each in (path, empty):
+        output = Output(each, clock=SetClock(0.0))
+        output.lines.add(b"{}")
+        output.close()
+    assert names(tmp_path) == ["empty.jsonl.gz"]
+    output = Output(path, clock=SetClock(0.0))
+    begin(output)
+    output.close()
+    assert path.exists()
+
+
+def test_nothing_is_written_to_the_recording_of_another_cluster(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl.gz"
+    output = Output(path, clock=SetClock(0.0))
+    output.begin(Header(recording=FORMAT, cluster="c1"))
+    output.finish_snapshot()
+    output.close()
+    before = path.read_bytes()
+    output = Output(path, clock=SetClock(0.0))
+    with pytest.raises(ConfigError) as refused:
+        output.begin(Header(recording=FORMAT, cluster="c2"))
+    output.close()
+    assert str(refused.value) == (
+        f"{path}: exists and was recorded from another cluster. Fix: name another file"
+    )
+    assert path.read_bytes() == before

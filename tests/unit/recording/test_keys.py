@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from stowplan.errors import ConfigError
-from stowplan.recording.files import warning_of_other_names
+from stowplan.recording import reading
+from stowplan.recording.files import check_continues, warning_of_older_files
 from stowplan.recording.reading import read_sessions
 from tests.unit.recording.test_bad_recordings import (
     COMMANDS,
@@ -131,7 +132,7 @@ def test_a_recorder_is_warned_of_files_that_do_not_match_its_own(tmp_path: Path)
     hashed = folder_of(tmp_path / "hashed", {}, HASHED)
     plain = folder_of(tmp_path / "plain", HASHED, {})
     found = {
-        (folder.name, key_id): warning_of_other_names(folder, key_id=key_id)
+        (folder.name, key_id): warning_of_older_files(folder, key_id=key_id)
         for folder in (hashed, plain, tmp_path / "missing", tmp_path)
         for key_id in ("", HASHED["keyId"], "k2")
     }
@@ -148,6 +149,66 @@ def test_a_recorder_is_warned_of_files_that_do_not_match_its_own(tmp_path: Path)
         ("plain", "k2"): f"{plain} {text}: {only_some}",
     }
     (plain / SECOND).write_bytes(b"not a recording")
-    assert warning_of_other_names(plain, key_id="")
+    assert warning_of_older_files(plain, key_id="")
     (hashed / SECOND).write_bytes(packed({**HEADER, "recording": "stowplan/v9"}))
-    assert not warning_of_other_names(hashed, key_id="")
+    assert not warning_of_older_files(hashed, key_id="")
+
+
+@pytest.mark.parametrize(
+    ("headers", "why"),
+    [
+        ([{}, {}], ""),
+        ([{}, {}, HASHED], ONE_ONLY),
+        ([{}, HASHED, {}], ONE_ONLY),
+        ([HASHED, HASHED | {"keyId": "k2"}], OTHER_KEYS),
+        ([{}, {"recording": "stowplan/v9"}], "stowplan/v9"),
+        ([{"cluster": "c1"}, {}, {"cluster": "c1"}], ""),
+        ([{}, {"cluster": "c2"}, {}], "another cluster"),
+    ],
+)
+def test_every_session_of_a_file_must_match_the_recorder(
+    tmp_path: Path, headers: list[Json], why: str
+) -> None:
+    """As of files that were joined with cat."""
+    path = tmp_path / "r.jsonl.gz"
+    path.write_bytes(b"".join(packed(*session(**each)) for each in headers))
+    if not why:
+        check_continues(path, key_id="", cluster="c1")
+        return
+    for key_id in ("", "k1"):
+        with pytest.raises(ConfigError, match=why):
+            check_continues(path, key_id=key_id, cluster="c1")
+
+
+def test_a_file_of_an_older_version_is_continued_without_its_cluster(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl.gz"
+    path.write_bytes(packed(*session()))
+    check_continues(path, key_id="", cluster="c1")
+    path.write_bytes(packed(*session(cluster="c1")))
+    check_continues(path, key_id="")  # this account may not list namespaces
+
+
+def test_the_check_unpacks_little_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "r.jsonl.gz"
+    path.write_bytes(b"".join(packed(HEADER, *STORY[1:] * 400) for _ in range(20)))
+    parsed: list[bytes] = []
+
+    def parse(line: bytes, parse: Any = reading.parse_line) -> Any:
+        parsed.append(line)
+        return parse(line)
+
+    monkeypatch.setattr(reading, "parse_line", parse)
+    check_continues(path, key_id="")
+    assert len(parsed) < 30
+
+
+def test_a_recorder_is_warned_of_files_of_another_cluster(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "r", {"cluster": "c2"}, {"cluster": "c1"})
+    found = [warning_of_older_files(folder, key_id="", cluster=each) for each in ("", "c1", "c2")]
+    assert found == [
+        *("", ""),
+        f"{folder} has older files, such as {SECOND}, of another cluster: commands that read the"
+        " folder take both for one. Fix: record to a new folder",
+    ]
