@@ -80,7 +80,7 @@ def test_what_was_written_before_a_kill_is_read_and_the_file_is_continued(
     problems = Problems()
     sessions = [[entry.type for entry in each.entries] for each in read_sessions(path, problems)]
     (gap,) = load(path).gaps
-    assert gap.note.startswith("the recorder was killed at ")
+    assert gap.note.startswith("the recorder was killed after ")
     assert len(sessions) == 2
     assert sessions[-1][-1] is EntryType.END
     assert problems.count == 0  # a kill damages nothing

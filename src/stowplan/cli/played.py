@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -39,11 +41,12 @@ def warn_reading(*readings: tuple[Path, ReadCounts]) -> None:
 def _warnings(file: Path, reading: ReadCounts) -> Iterator[str]:
     for row in reading.examples:
         yield f"{row.where}: {row.reason}"
-    gaps = reading.gaps
-    for at, note in gaps[:_WARNED]:
-        yield f"{file}: gap at {at:,.1f} s: {note}"
-    if len(gaps) > _WARNED:
-        yield f"{file}: and {counted(len(gaps) - _WARNED, 'more gap')}"
+    gaps = Counter(reading.gaps)  # many objects can have the same problem
+    named = list(islice(gaps.items(), _WARNED))
+    for (at, note), times in named:
+        yield f"{file}: gap at {at:,.1f} s: {note}" + (f" ({times:,} times)" if times > 1 else "")
+    if more := gaps.total() - sum(times for _, times in named):
+        yield f"{file}: and {counted(more, 'more gap')}"
 
 
 def result_options(command: F) -> F:

@@ -452,7 +452,7 @@ class _Reader:
         if self._header is None:
             return ""
         if not self._end:
-            killed = f"the recorder was killed at {_s(before)}"
+            killed = f"the recorder was killed after {_s(before)}"
             if loss is not None and self._path.is_dir():
                 killed = f"{loss.text}: {killed}, or the file is cut off"
             return f"{killed}; recording continued at {_s(now)}"

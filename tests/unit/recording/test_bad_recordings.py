@@ -252,13 +252,13 @@ def test_clocks_that_jump(tmp_path: Path, stowplan: Run, command: tuple[str, ...
     assert code == 0, err
     if command == ("compare",):
         assert "3 gaps in the recording" in out
-        assert "the recorder was killed at 9.0 s; recording continued at 86,409.0 s" in out
+        assert "the recorder was killed after 9.0 s; recording continued at 86,409.0 s" in out
     elif command == ("replay",):
         assert "10 of 10 pods bound" in out
         assert "3 gaps in the recording" in out
     else:
         assert "1 decision; in 1 (100.00%) the chosen node is" in out
-        assert out.count("the recorder was killed at") == 2
+        assert out.count("the recorder was killed after") == 2
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
@@ -282,7 +282,7 @@ def test_following_counts_time_across_sessions(tmp_path: Path, stowplan: Run) ->
     decisions = tmp_path / "decisions.jsonl"
     code, out, err = stowplan("replay", "--follow", path, "-o", "json", "--decisions", decisions)
     assert code == 0, err
-    note = "the recorder was killed at 9.0 s; recording continued at 3,600.0 s"
+    note = "the recorder was killed after 9.0 s; recording continued at 3,600.0 s"
     assert json.loads(out)["gaps"] == [{"at": 3600.0, "note": note}]
     assert json.loads(decisions.read_text())["at"] == 3602.0
 

@@ -41,7 +41,7 @@ AGAIN: Final = [node(), *(pod(f"p{n}", 0.0) for n in range(9)), SYNCED, pod("lat
 END: Final = {"at": 9.5, "type": "END", "note": "stopped"}
 ROTATED: Final = {**END, "note": "rotated"}
 FAKE: Final = "2026-01-02T030405Z.jsonl.gz"
-KILLED: Final = "the recorder was killed at 9.0 s; recording continued at 30.0 s"
+KILLED: Final = "the recorder was killed after 9.0 s; recording continued at 30.0 s"
 
 
 def unfinished(*lines: Json) -> bytes:
@@ -88,7 +88,7 @@ def reported(stowplan: Run, path: Path) -> list[list[tuple[str, str]]]:
         (unfinished(*STORY, END), []),
         (packed(*STORY, END) + packed(LATER, *AGAIN, END), ["recording stopped at 9.5 s and"]),
         (unfinished(*STORY) + packed(LATER, *AGAIN, END), [KILLED]),
-        (unfinished(*STORY)[:-7] + packed(LATER, *AGAIN, END), ["the recorder was killed at"]),
+        (unfinished(*STORY)[:-7] + packed(LATER, *AGAIN, END), ["the recorder was killed after"]),
         (unfinished(*STORY), ["the recording breaks off at 9.0 s: its recorder was killed or"]),
         (
             packed(*STORY) + flipped(packed(*BOUND), 90) + packed(pod("late", 30.0), END),
@@ -250,6 +250,20 @@ def test_files_of_our_own_that_are_no_recordings(
     assert len(err.splitlines()) == 1
 
 
+def test_the_gaps_that_a_replay_names_add_up(tmp_path: Path, stowplan: Run) -> None:
+    """Equal ones are named once, with their number."""
+    same = [pod("", 20.0)] * 5
+    others = [pod("", 21.0 + number) for number in range(7)]
+    path = written(tmp_path, packed(*STORY, *same, *others, {**END, "at": 30.0}))
+    code, out, err = stowplan("replay", path)
+    assert code == 0
+    assert "12 gaps in the recording" in out
+    lines = [line.partition("gap at ")[2] for line in err.splitlines() if "gap at" in line]
+    note = "Pod: the object has no metadata.name"
+    assert lines == [f"20.0 s: {note} (5 times)", *(f"{21 + n}.0 s: {note}" for n in range(4))]
+    assert "and 3 more gaps\n" in err
+
+
 def test_gaps_are_a_figure_of_recordings_and_replays(tmp_path: Path, stowplan: Run) -> None:
     path = written(tmp_path, unfinished(*STORY) + packed(LATER, *AGAIN, END))
     result = tmp_path / "again.json.gz"
@@ -308,7 +322,7 @@ def test_a_folder_is_one_recording(tmp_path: Path, stowplan: Run) -> None:
         (
             "40.0 s",
             f"2026-01-02T030415Z.jsonl.gz breaks off at byte {second.stat().st_size}: the recorder"
-            " was killed at 11.0 s, or the file is cut off; recording continued at 40.0 s",
+            " was killed after 11.0 s, or the file is cut off; recording continued at 40.0 s",
         ),
         ("3,355.0 s", "recording stopped at 49.5 s and continued at 3,355.0 s"),
     ]
