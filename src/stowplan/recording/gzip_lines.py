@@ -28,6 +28,10 @@ _UNPACKED: Final = 1 << 20
 #: was read. Recordings expand to 10 to 40 times their size; gzip allows 1,000.
 _SMALL: Final = 64 << 20
 _MOST_TIMES: Final = 200
+#: How many lines a file has: any number up to the first, then at most one in so many bytes of what
+#: was read. Lines of recordings take 50 bytes or so of a file; gzip allows hundreds in one byte.
+_FEW_LINES: Final = 100_000
+_LINE_BYTES: Final = 4
 #: Bytes that are enough to unpack the first characters of a member, and these characters.
 _PROBE: Final = 512
 _FIRST: Final = b'{"'
@@ -98,7 +102,7 @@ class LineWriter:
 def read_lines(file: IO[bytes], *, max_line: int = MAX_LINE_BYTES) -> Iterator[bytes | Damage]:
     """The lines, with a `Damage` where lines are lost."""
     members = _Members(file)
-    unpacked = 0
+    unpacked = found = 0
     tail = bytearray()  # the line so far, which no piece of data copies again
     for data in members:
         if isinstance(data, Damage):
@@ -109,15 +113,20 @@ def read_lines(file: IO[bytes], *, max_line: int = MAX_LINE_BYTES) -> Iterator[b
         if unpacked > max(_SMALL, _MOST_TIMES * members.offset):
             yield Damage(f"expands to more than {_MOST_TIMES} times its size")
             return
-        first, *others = data.split(b"\n")
+        most = max(_FEW_LINES, members.offset // _LINE_BYTES)
+        first, *others = data.split(b"\n", most - found + 1)
         tail += first
         if len(tail) > max_line:
             yield Damage(f"has a line of more than {max_line >> 20} MiB")
             return
         if others:
+            found += len(others)
             yield bytes(tail)
             tail = bytearray(others.pop())
             yield from others
+            if found > most:
+                yield Damage(f"has more than one line in {_LINE_BYTES} bytes")
+                return
     if tail:
         yield Damage("ends within a line")
 

@@ -11,6 +11,8 @@ import tracemalloc
 import zlib
 from typing import Any
 
+import pytest
+
 from stowplan.recording.gzip_lines import Damage, LineWriter, read_lines
 
 LINES = [b'{"at":%d,"text":"%s"}' % (number, b"x" * (number % 50)) for number in range(300)]
@@ -132,6 +134,18 @@ def test_a_bomb_is_given_up_without_unpacking_it() -> None:
     tracemalloc.stop()
     assert found == ["has a line of more than 4 MiB"]
     assert peak < 40 << 20
+
+
+@pytest.mark.parametrize("line", [b"\n", b"x\n", b'{"at":1,"type":"END"}\n'])
+def test_the_number_of_lines_is_bounded_by_the_size_of_the_file(line: bytes) -> None:
+    """Each costs a step, and gzip packs hundreds of them into a byte."""
+    lines, problems = read(written() + gzip.compress(line * 1_000_000))
+    assert lines[: len(LINES)] == LINES
+    assert len(lines) < 101_000
+    assert problems == ["has more than one line in 4 bytes"]
+    noise = random.Random(1)
+    many = b"".join(b"%x\n" % noise.getrandbits(32) for _ in range(200_000))
+    assert read(gzip.compress(many)) == (many.split(b"\n")[:-1], [])
 
 
 def test_lines_that_compress_well_are_read() -> None:
