@@ -19,6 +19,7 @@ import click
 
 from stowplan.config.durations import Duration, parse_duration
 from stowplan.config.feature_gates import FeatureGates, parse_gates
+from stowplan.errors import ConfigError
 from stowplan.loader.numbers import whole_number
 from stowplan.logs import LogFormat, configure
 
@@ -200,6 +201,15 @@ def console_options(beyond_loopback: str, token_file: str) -> Callable[[F], F]:
     return add
 
 
+class _Folder(click.Path):
+    """A folder. The empty string, such as an unset variable, is not the working directory."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            raise ConfigError("is empty. Fix: name a folder, or leave it out", where="--record")
+        return super().convert(value, param, ctx)
+
+
 def record_options(command: F) -> F:
     """Add `--record` and what goes with it."""
     for name, kind, default, metavar, help_text in (
@@ -228,7 +238,7 @@ def record_options(command: F) -> F:
     )(command)
     return click.option(
         "--record",
-        type=click.Path(path_type=Path, file_okay=False),
+        type=_Folder(path_type=Path, file_okay=False),
         metavar="DIR",
         help="Record the cluster and all attempts into this folder, by a process beside the "
         "scheduler. Needs to read the whole cluster. See docs/record.md.",

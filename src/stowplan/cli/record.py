@@ -114,6 +114,10 @@ def record(
     need them, and Secrets and ConfigMaps never read. Everything written is readable after a kill.
     The format is lines of JSON, gzipped; docs/record.md describes it.
     """
+    if not path:
+        raise ConfigError("is empty. Fix: name a file or a folder", where="PATH")
+    if path.endswith("/") and Path(path).exists() and not Path(path).is_dir():
+        raise ConfigError("is a file, not a folder. Fix: name a folder", where=path)
     is_folder = path.endswith("/") or Path(path).is_dir()
     folder = Path(path) if is_folder else None
     secret = None if hash_key is None else read_secret(hash_key, folder=folder)

@@ -12,6 +12,8 @@ from typing import Final
 
 SUFFIX: Final = ".jsonl.gz"
 UNFINISHED: Final = ".new"
+#: A name for messages.
+EXAMPLE: Final = f"2026-01-02T030405Z{SUFFIX}"
 _NAME: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d{6}Z)(?:-(\d{1,9}))?\.jsonl\.gz(\.new)?$", re.ASCII)
 
 

@@ -30,7 +30,7 @@ from stowplan.recording.entries import (
     different_names,
     parse_line,
 )
-from stowplan.recording.folder import SUFFIX, files_in
+from stowplan.recording.folder import EXAMPLE, SUFFIX, files_in
 from stowplan.recording.gzip_lines import (
     MAGIC,
     Damage,
@@ -119,8 +119,8 @@ def recording_files(path: Path) -> Sequence[Path]:
     shown = ", ".join(names[-_NAMED:])
     others = f" (and {len(names) - _NAMED:,} more)" if len(names) > _NAMED else ""
     raise ConfigError(
-        "is not a folder that `stowplan record` wrote. Fix: give one of its files:"
-        f" {shown}{others}",
+        "has no file with a name that `stowplan record` gives in folders, such as"
+        f" {EXAMPLE}. Fix: rename its recordings, or give one of its files: {shown}{others}",
         where=str(path),
     )
 

@@ -353,6 +353,20 @@ def test_a_missing_file_is_a_gap_however_short(tmp_path: Path, stowplan: Run) ->
     assert emptied == found == [[("20.0 s", note)]] * 3
 
 
+def test_a_wrong_path_of_a_recorder(
+    tmp_path: Path, stowplan: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    why = "PATH: is empty. Fix: name a file or a folder"
+    assert stowplan("record", "") == (2, "", f"Error: {why}\n")
+    why = "--record: is empty. Fix: name a folder, or leave it out"
+    assert stowplan("run", "--record=") == (2, "", f"Error: {why}\n")
+    Path("secret.key").write_text("a secret of thirty bytes or so")
+    why = "secret.key/: is a file, not a folder. Fix: name a folder"
+    assert stowplan("record", "secret.key/") == (2, "", f"Error: {why}\n")
+    assert [each.name for each in tmp_path.iterdir()] == ["secret.key"]
+
+
 @pytest.mark.parametrize("command", [*COMMANDS, ("sweep",), ("record",)], ids=" ".join)
 def test_a_pipe_is_refused_at_once(tmp_path: Path, stowplan: Run, command: tuple[str, ...]) -> None:
     """Opening it would wait for its other end for ever."""
@@ -486,7 +500,8 @@ def test_a_recording_on_its_own_nodes_is_another_task(tmp_path: Path, stowplan: 
         ),
         (
             "foreign",
-            "is not a folder that `stowplan record` wrote. Fix: give one of its files:"
+            f"has no file with a name that `stowplan record` gives in folders, such as {FAKE}. Fix:"
+            " rename its recordings, or give one of its files:"
             " notes.jsonl.gz. Or list its files as workloads",
         ),
         (

@@ -55,7 +55,11 @@ def test_a_folder_of_other_files_is_not_a_recording(
         (tmp_path / f"{name}.jsonl.gz").write_bytes(packed(*STORY))
     code, _, err = stowplan(*command, tmp_path)
     files = "b.jsonl.gz, c.jsonl.gz, d.jsonl.gz (and 1 more)"
-    why = f"is not a folder that `stowplan record` wrote. Fix: give one of its files: {files}"
+    why = (
+        "has no file with a name that `stowplan record` gives in folders, such as"
+        " 2026-01-02T030405Z.jsonl.gz. Fix: rename its recordings, or give one of its files:"
+        f" {files}"
+    )
     assert (code, err) == (2, f"Error: {tmp_path}: {why}\n")
 
 
