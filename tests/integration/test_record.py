@@ -485,7 +485,7 @@ def test_a_server_that_cannot_be_reached_leaves_no_file(
 def test_a_recording_of_another_cluster_is_not_continued(tmp_path: Path) -> None:
     """A new API server is another cluster: everything in it has other UIDs."""
     path, folder = tmp_path / "r.jsonl.gz", f"{tmp_path}/recordings/"
-    told = []
+    told, before = [], b""
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
         with running_embedded_server(tmp_path / name) as server:

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from stowplan.errors import ConfigError
-from stowplan.recording import reading
+from stowplan.recording.entries import parse_line
 from stowplan.recording.files import check_continues, warning_of_older_files
 from stowplan.recording.reading import read_sessions
 from tests.unit.recording.test_bad_recordings import (
@@ -195,11 +195,11 @@ def test_the_check_unpacks_little_of_a_file(
     path.write_bytes(b"".join(packed(HEADER, *STORY[1:] * 400) for _ in range(20)))
     parsed: list[bytes] = []
 
-    def parse(line: bytes, parse: Any = reading.parse_line) -> Any:
+    def parse(line: bytes, parse: Any = parse_line) -> Any:
         parsed.append(line)
         return parse(line)
 
-    monkeypatch.setattr(reading, "parse_line", parse)
+    monkeypatch.setattr("stowplan.recording.reading.parse_line", parse)
     check_continues(path, key_id="")
     assert len(parsed) < 30
 
