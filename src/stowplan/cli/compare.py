@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from stowplan.cli.options import file_option, html_option
+from stowplan.cli.options import NamedPath, file_option, html_option
 from stowplan.cli.played import write
 from stowplan.cli.tables import OutputFormat, output_option, print_object
 from stowplan.output_file import check_output_files
@@ -21,7 +21,7 @@ EXIT_FAILED: Final = 1
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, required=True, type=NamedPath(path_type=Path))
 @click.option(
     "--name",
     "names",

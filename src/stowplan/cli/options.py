@@ -19,7 +19,6 @@ import click
 
 from stowplan.config.durations import Duration, parse_duration
 from stowplan.config.feature_gates import FeatureGates, parse_gates
-from stowplan.errors import ConfigError
 from stowplan.loader.numbers import whole_number
 from stowplan.logs import LogFormat, configure
 
@@ -114,14 +113,16 @@ def file_option(name: str, help_text: str, **more: Any) -> Callable[[F], F]:
 
     With `dir_okay=False`, the path of a folder is refused.
     """
-    kind = _File(path_type=Path, dir_okay=more.pop("dir_okay", True))
+    kind = NamedPath(path_type=Path, dir_okay=more.pop("dir_okay", True))
     return click.option(name, type=kind, metavar="FILE", help=help_text, **more)
 
 
-class _File(click.Path):
+class NamedPath(click.Path):
+    """A path that must not be empty: an unset variable does not mean the working directory."""
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "":  # as a path, it would be the current folder
-            self.fail("the name is empty. Fix: name a file, or leave the option out", param, ctx)
+        if value == "":
+            self.fail("the path is empty. Fix: name a file or a folder", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -201,15 +202,6 @@ def console_options(beyond_loopback: str, token_file: str) -> Callable[[F], F]:
     return add
 
 
-class _Folder(click.Path):
-    """A folder. The empty string, such as an unset variable, is not the working directory."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "":
-            raise ConfigError("is empty. Fix: name a folder, or leave it out", where="--record")
-        return super().convert(value, param, ctx)
-
-
 def record_options(command: F) -> F:
     """Add `--record` and what goes with it."""
     for name, kind, default, metavar, help_text in (
@@ -238,7 +230,7 @@ def record_options(command: F) -> F:
     )(command)
     return click.option(
         "--record",
-        type=_Folder(path_type=Path, file_okay=False),
+        type=NamedPath(path_type=Path, file_okay=False),
         metavar="DIR",
         help="Record the cluster and all attempts into this folder, by a process beside the "
         "scheduler. Needs to read the whole cluster. See docs/record.md.",

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stowplan.cli.options import feature_gates_option, file_option, html_option, plugin_option
+from stowplan.cli.options import (
+    NamedPath,
+    feature_gates_option,
+    file_option,
+    html_option,
+    plugin_option,
+)
 from stowplan.cli.played import (
     both,
     decision_log,
@@ -37,7 +43,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=NamedPath(path_type=Path))
 @click.option(
     "--config",
     "config_file",

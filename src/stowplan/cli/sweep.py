@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 import click
 
 from stowplan.cli.invocation import own_command
+from stowplan.cli.options import NamedPath
 from stowplan.cli.played import warn_reading
 from stowplan.cli.tables import print_object, table_option
 from stowplan.config.fields import did_you_mean
@@ -28,7 +29,7 @@ _BAR: Final = 24
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=NamedPath(path_type=Path))
 @click.option(
     "--results",
     type=click.Path(path_type=Path, file_okay=False),

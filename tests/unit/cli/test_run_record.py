@@ -76,7 +76,7 @@ def test_a_file_without_a_name(argv: tuple[str, ...], capsys: pytest.CaptureFixt
     with pytest.raises(SystemExit) as ended:
         main(argv)
     assert ended.value.code == 2
-    assert "hash-key': the name is empty. Fix: name a file" in capsys.readouterr().err
+    assert "hash-key': the path is empty. Fix: name a file or a folder" in capsys.readouterr().err
 
 
 def test_all_of_them_together(tmp_path: Path) -> None:

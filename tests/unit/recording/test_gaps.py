@@ -359,8 +359,10 @@ def test_a_wrong_path_of_a_recorder(
     monkeypatch.chdir(tmp_path)
     why = "PATH: is empty. Fix: name a file or a folder"
     assert stowplan("record", "") == (2, "", f"Error: {why}\n")
-    why = "--record: is empty. Fix: name a folder, or leave it out"
-    assert stowplan("run", "--record=") == (2, "", f"Error: {why}\n")
+    for argv in (("run", "--record="), ("replay", ""), ("compare", ""), ("sweep", "")):
+        code, out, err = stowplan(*argv)
+        assert (code, out) == (2, "")
+        assert err.endswith(": the path is empty. Fix: name a file or a folder\n")
     Path("secret.key").write_text("a secret of thirty bytes or so")
     why = "secret.key/: is a file, not a folder. Fix: name a folder"
     assert stowplan("record", "secret.key/") == (2, "", f"Error: {why}\n")
