@@ -17,10 +17,11 @@ import msgspec
 
 from stowplan.api.device_objects import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from stowplan.api.objects import Condition, Node, ObjectMeta, Pod, Volume
-from stowplan.config.defaults import DEFAULT_SCHEDULER_NAME
 from stowplan.recording.decisions import EVENT, Decision
 from stowplan.recording.hashing import Names
 
+#: The controller of kube-scheduler's events.
+_KUBE_SCHEDULER: Final = "default-scheduler"
 #: Annotations that plugins read, and the run time of a pod and the price of a node in simulations.
 KEPT_ANNOTATIONS: Final = frozenset(
     [
@@ -162,7 +163,7 @@ class Hashed:
         """The attempt with hashed names. Any controller can write an event, under any name."""
         text = self.names.text
         scheduler = decision.scheduler
-        if decision.source == EVENT and scheduler != DEFAULT_SCHEDULER_NAME:
+        if decision.source == EVENT and scheduler != _KUBE_SCHEDULER:
             scheduler = text(scheduler)
         scores = [{**each, "node": text(each["node"])} for each in decision.scores]
         pod = self.names.path(decision.pod)

@@ -176,7 +176,7 @@ def affinity(**labels: str) -> Json:
 
 
 def test_labels_change(stowplan: Stowplan, tmp_path: Path) -> None:
-    on_b = {"nodeSelector": {"kubernetes.io/hostname": "b"}}
+    on_b: Json = {"nodeSelector": {"kubernetes.io/hostname": "b"}}
     played = Played(
         stowplan,
         tmp_path,
