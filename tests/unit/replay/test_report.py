@@ -141,4 +141,6 @@ def test_options_of_a_simulation_are_rejected(
     path = written(tmp_path, packed(HEADER, node(), SYNCED, *BINDING, END))
     code, _, err = stowplan("replay", path, "--follow", *options)
     assert code == 2
-    assert err == f"Error: {options[0]}: does not go with --follow, which plays nothing\n"
+    assert (
+        err == f"Error: {options[0]}: cannot be combined with --follow, which does not place pods\n"
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -14,6 +15,9 @@ from stowplan.sim.results.run import FORMAT, SAMPLED, PodLife, Run
 from stowplan.sim.sweep.folder import opened
 from stowplan.sim.sweep.playing import Played
 from tests.unit.recording.test_gaps import rotated
+
+#: The name of a file in a folder of recordings.
+DAMAGED: Final = "2026-01-02T030405Z.jsonl.gz"
 
 
 def run(name: str = "a") -> Run:
@@ -63,16 +67,16 @@ def test_a_folder_of_recordings_is_a_run(tmp_path: Path) -> None:
         ("missing", "cannot be read: No such file or directory. Fix: give a recording, or a file"),
         ("x" * 300, "cannot be read: File name too long. Fix: "),
         ("empty", "has no results.jsonl, and no recordings. Fix: "),
-        ("damaged", "is not a recording, or its beginning is lost. Fix: "),
+        (f"damaged/{DAMAGED}", "is not a recording, or its beginning is lost. Fix: "),
     ],
     ids=["missing", "long", "empty", "damaged"],
 )
 def test_what_is_no_result_is_an_error(tmp_path: Path, name: str, why: str) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "damaged").mkdir()
-    (tmp_path / "damaged" / "2026-01-02T030405Z.jsonl.gz").write_bytes(bytes(1000))
+    (tmp_path / "damaged" / DAMAGED).write_bytes(bytes(1000))
     with pytest.raises(ConfigError) as error:
-        stowplan.sim.load(tmp_path / name)
+        stowplan.sim.load(tmp_path / name.removesuffix(f"/{DAMAGED}"))  # its folder
     assert str(error.value).startswith(f"{tmp_path / name}: {why}")
 
 
