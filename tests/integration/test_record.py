@@ -522,4 +522,4 @@ def test_mistakes_are_told_in_a_line(server: EmbeddedServer, tmp_path: Path) -> 
         assert len(done.stderr.strip().splitlines()) == 1
         assert "Traceback" not in done.stderr
     together = run("replay", str(junk), "--follow", "--speed", "1x")
-    assert "--speed: does not go with --follow" in together.stderr
+    assert "--speed: cannot be combined with --follow" in together.stderr
