@@ -70,7 +70,10 @@ def compile_once(kind: str, parts: object, make: Callable[[], T], spec: PodSpec 
         known = _spelled.get((kind, id(spec)))
         if known is not None:
             return _find(_large, known[1], make)
-    spelled = _encode(parts)
+    try:
+        spelled = _encode(parts)
+    except OverflowError:  # an amount is a number beyond 64 bits, which no API server writes
+        return make()
     key = (kind, spelled)
     if len(spelled) <= _LARGE:
         value: T | None = _small.get(key)

@@ -83,7 +83,7 @@ class TraceObjects:
     async def _linked(self, volume: Json) -> Json:
         """The volume with the UID that its claim has in this cluster."""
         claim = volume["spec"].get("claimRef")
-        if not claim or claim.get("uid"):
+        if not isinstance(claim, dict) or not claim.get("name") or claim.get("uid"):
             return volume
         try:
             found = await self._cluster.get(

@@ -66,7 +66,8 @@ def resized(pod: Json, before: Json, after: Json) -> Json:
             spec[name] = value
             continue
         resources = {each["name"]: each for each in value}
-        spec[name] = [{**each, **resources.get(each["name"], {})} for each in spec.get(name) or ()]
+        there = spec.get(name) or ()
+        spec[name] = [{**each, **resources.get(each.get("name"), {})} for each in there]
     return {**pod, "spec": spec}
 
 

@@ -318,6 +318,25 @@ def test_objects_that_cannot_be_created_are_left_out(stowplan: Stowplan, tmp_pat
     ]
 
 
+def test_odd_objects_of_hand_made_recordings(stowplan: Stowplan, tmp_path: Path) -> None:
+    """A volume whose claim has no name; an amount that is a number beyond 64 bits."""
+    spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "claimRef": {}}
+    huge = pod("huge", 1.0)
+    huge["object"]["spec"]["containers"][0]["resources"]["requests"]["cpu"] = 10**400
+    played = Played(
+        stowplan,
+        tmp_path,
+        node("a"),
+        entry(0.0, "PersistentVolume", {"metadata": {"name": "pv"}, "spec": spec}, "ADDED"),
+        SYNCED,
+        huge,
+        pod("p", 3.0),
+        END,
+    )
+    assert played.life("p").bound == 3.0
+    assert load(played.recording).pods["default/huge"].bound is None
+
+
 def test_a_node_with_a_refused_change_is_removed(stowplan: Stowplan, tmp_path: Path) -> None:
     bad = node("b", 5.0, what="MODIFIED")
     bad["object"]["status"]["allocatable"]["pods"] = "-1"
