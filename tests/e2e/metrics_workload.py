@@ -142,7 +142,9 @@ class Workload:
             "wca_scheduler_refused_requests",
             "schedule_request_failure_total",
         ):
-            self._wait_stored(f"sum({metric}) > 0")
+            # Rates need two samples, and the last program to be asked might be stopped after one.
+            twice = f"min(count_over_time({metric}[20s])) > 1"
+            self._wait_stored(f"sum({metric}) > 0 and {twice}")
         cluster.clean()
 
     def _preempt(self, name: str, *, cpu: str, victims: int) -> None:
