@@ -53,7 +53,7 @@ class Prometheus:
 
     def values(self, query: str) -> list[float]:
         """Every number that the query has had, in any series, since Prometheus was started."""
-        end = time.time()
+        end = time.time() + 1  # else the last step might be before the latest samples
         found = self.ask("query_range", query=query, start=self._started, end=end, step=0.5)
         numbers = [float(value) for row in found["result"] for _, value in row["values"]]
         return [number for number in numbers if math.isfinite(number)]
