@@ -2,8 +2,7 @@
 
 `check_output_file` refuses a file that cannot be written before the work begins, for every
 `--html`, `--json` and the like; `check_output_files` also refuses one file for two options. They
-leave no file behind. `LineFile` is for output that grows with
-the work.
+leave no file behind. `LineFile` is for output that grows with the work.
 """
 
 from __future__ import annotations

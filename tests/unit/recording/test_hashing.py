@@ -244,7 +244,7 @@ def test_numbers_in_labels_of_nodes(key: str, value: str, stays: bool) -> None:
 
 
 def test_numbers_elsewhere_are_hashed() -> None:
-    """Every number here is told apart by its digits."""
+    """All numbers here have different digits."""
     selector = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["7001"]}]}
     by_name = {"key": "metadata.name", "operator": "In", "values": ["7002"]}
     term = {"matchFields": [by_name]}

@@ -99,6 +99,15 @@ def test_a_pod_replaced_under_its_name(
     assert played.run.seconds == 30.0
 
 
+def test_a_pod_replaced_under_its_name_in_real_time(stowplan: Stowplan, tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl.gz"
+    lives = (pod("web-0", 0.1), deleted("Pod", "web-0", 0.4), pod("web-0", 0.4, uid="2"))
+    end = {"at": 0.8, "type": "END", "note": "stopped"}
+    path.write_bytes(packed(HEADER, node("a"), SYNCED, *lives, end))
+    code, out, err = stowplan("replay", path, "--speed", "1x")
+    assert (code, "2 of 2 pods bound, 1 deleted;" in out) == (0, True), (out, err)
+
+
 def test_room_is_free_when_the_deletion_was_recorded(stowplan: Stowplan, tmp_path: Path) -> None:
     played = Played(
         stowplan,
