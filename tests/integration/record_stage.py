@@ -14,7 +14,8 @@ from stowplan.api.client import ApiClient
 from stowplan.api.kubeconfig import ClusterConfig
 from stowplan.api.resources import NODES, PODS
 from stowplan.recording.entries import Entry, EntryType
-from stowplan.recording.reading import Problems, is_recording, read_sessions
+from stowplan.recording.probe import is_recording
+from stowplan.recording.reading import Problems, read_sessions
 from stowplan.workloads.kinds import find_resource
 from tests.embedded_fixtures import EmbeddedServer
 from tests.waiting import wait_for

@@ -23,7 +23,8 @@ from stowplan.lab.controlplane.processes import free_port
 from stowplan.lab.faults import Fault, FaultProxy
 from stowplan.recording.entries import EntryType
 from stowplan.recording.files import Output
-from stowplan.recording.reading import Problems, first_header, read_sessions
+from stowplan.recording.probe import first_header
+from stowplan.recording.reading import Problems, read_sessions
 from stowplan.recording.recorder import Recorder
 from stowplan.sim.results import load
 from stowplan.testing.device_builders import (

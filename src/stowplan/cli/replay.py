@@ -263,7 +263,7 @@ def _shorten(failure: logging.LogRecord) -> bool:
 def _warn_without_rules(file: Path) -> None:
     """Say that a recording has none of the rules that the gate is about."""
     from stowplan.api.resources import DEVICE_TAINT_RULES
-    from stowplan.recording.reading import first_header
+    from stowplan.recording.probe import first_header
 
     header = first_header(file)
     if header is not None and DEVICE_TAINT_RULES.kind not in header.kinds:

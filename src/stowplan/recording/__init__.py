@@ -16,8 +16,12 @@ A recording is gzipped JSON lines, which `zcat` and `jq` can read:
 | `decisions` | attempts of schedulers, from events and from our ledger |
 | `scrub` | which fields of an object are kept |
 | `hashing` | keyed hashes of names |
+| `hash_key` | the secret of these hashes, from a file |
 | `files` | one file, or a folder of files rotated by size and time |
-| `recorder` | records a live cluster |
+| `watching` | what happens in a live cluster |
+| `recorder` | records it |
 | `folder` | names of the files in a folder |
+| `probe` | what a file or folder is, from its beginning |
+| `session_times` | times across the sessions of a recording |
 | `reading` | reads a file or a folder as entries, and reports gaps |
 """

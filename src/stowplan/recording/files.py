@@ -28,7 +28,7 @@ from stowplan.recording.folder import (
     unfinished_in,
 )
 from stowplan.recording.gzip_lines import LineWriter
-from stowplan.recording.reading import first_header, headers_in, why_no_recording
+from stowplan.recording.probe import first_header, headers_in, why_no_recording
 
 log = get_logger(__name__)
 

@@ -9,17 +9,14 @@ not match because they are hashed with different keys.
 
 from __future__ import annotations
 
-import re
-import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import IntEnum
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
-from stowplan.clock import parse_rfc3339
 from stowplan.errors import ConfigError
 from stowplan.recording.entries import (
     BadLine,
@@ -30,36 +27,24 @@ from stowplan.recording.entries import (
     different_names,
     parse_line,
 )
-from stowplan.recording.folder import EXAMPLE, SUFFIX, files_in
-from stowplan.recording.gzip_lines import (
-    MAGIC,
-    Damage,
-    Unfinished,
-    WrongChecksum,
-    first_lines,
-    read_lines,
+from stowplan.recording.gzip_lines import Damage, Unfinished, WrongChecksum, read_lines
+from stowplan.recording.probe import (
+    PROBED_LINES,
+    first_header,
+    is_gzip,
+    recording_files,
+    unreadable,
+    why_no_recording,
 )
+from stowplan.recording.session_times import SessionTimes
 
-_FIRST: Final = b'{"recording"'
-#: The beginning of a file that `--result` wrote.
-_RESULT: Final = re.compile(rb'\s*\{\s*"run"\s*:\s*"stowplan/run/')
-_PROBED_BYTES: Final = 4_096
 #: The note of an END entry at the end of a file that is continued by the next one.
 ROTATED: Final = "rotated"
 _EXAMPLES: Final = 5
-#: Number of files that an error about a folder names.
-_NAMED: Final = 3
 #: Maximum length of a kind or a note. Readers keep notes, and a line can have 8 MiB.
 LONGEST_TEXT: Final = 300
 #: Maximum number of gaps that a reader keeps.
 MOST_GAPS: Final = 1_000
-#: Longer pauses are shortened to this: replaying an idle day takes a third of a second.
-LONGEST_PAUSE_S: Final = 86_400.0
-#: All pauses that are longer than a short one count as this at most, and further ones as short.
-MOST_PAUSED_S: Final = 366 * 86_400.0
-SHORT_PAUSE_S: Final = 60.0
-#: A header is among the first lines, even if the very first ones are damaged.
-_PROBED_LINES: Final = 1_000
 
 
 @dataclass(slots=True)
@@ -93,187 +78,6 @@ def read_sessions(path: Path, problems: Problems | None = None) -> Iterator[Sess
     if the recording has no readable snapshot.
     """
     return _Reader(path, Problems() if problems is None else problems).sessions()
-
-
-def recording_files(path: Path) -> Sequence[Path]:
-    """The file, or the files of a folder in the order of time. Raises ConfigError."""
-    if not path.is_dir():
-        if path.exists() and not path.is_file():
-            raise ConfigError(
-                "is not a regular file. Fix: give a file or folder that `stowplan record` wrote",
-                where=str(path),
-            )
-        return [path]
-    try:
-        if files := files_in(path):
-            return files
-        names = sorted(each.name for each in path.iterdir() if each.name.endswith(SUFFIX))
-    except OSError as problem:
-        raise _unreadable(path, problem) from None
-    if not names:
-        raise ConfigError(
-            "is a folder without recordings. Fix: give a file or folder that `stowplan record`"
-            " wrote",
-            where=str(path),
-        )
-    shown = ", ".join(names[-_NAMED:])
-    others = f" (and {len(names) - _NAMED:,} more)" if len(names) > _NAMED else ""
-    raise ConfigError(
-        "has no file with a name that `stowplan record` gives in folders, such as"
-        f" {EXAMPLE}. Fix: rename its recordings, or give one of its files: {shown}{others}",
-        where=str(path),
-    )
-
-
-class SessionTimes:
-    """Seconds since the first session began, across sessions.
-
-    Times never decrease, and long pauses are shortened: a clock that was set, or a fabricated file,
-    must not make a replay last for centuries.
-    """
-
-    def __init__(self) -> None:
-        self._first: float | None = None
-        self._began = 0.0
-        self.latest = 0.0
-        #: Seconds by which the pause before the latest entry was shortened.
-        self.cut = 0.0
-        #: Seconds by which all pauses were shortened, and those that long pauses counted as.
-        self._all_cut = 0.0
-        self._paused = 0.0
-
-    def begin(self, header: Header) -> None:
-        """Begin a session, after a pause unless it is the first one."""
-        wall = _wall(header)
-        if self._first is None:
-            self._first = wall
-            return
-        pause = max(wall - self._first - self._all_cut - self.latest, 0.0)
-        self._shorten(pause)
-        self._began = self.latest = self.latest + pause - self.cut
-
-    def at(self, seconds: float) -> float:
-        """The time of an entry, given its seconds since its session began."""
-        self._shorten(self._began + seconds - self.latest)
-        self._began -= self.cut
-        self.latest = max(self.latest, round(self._began + seconds, 3))
-        return self.latest
-
-    def _shorten(self, pause: float) -> None:
-        """Set `cut` for the next pause."""
-        counted = min(pause, LONGEST_PAUSE_S)
-        if counted > SHORT_PAUSE_S:
-            counted = max(min(counted, MOST_PAUSED_S - self._paused), SHORT_PAUSE_S)
-            self._paused += counted
-        self.cut = pause - counted
-        self._all_cut += self.cut
-
-
-def _wall(header: Header) -> float:
-    try:
-        return parse_rfc3339(header.started_at)
-    except (ValueError, OverflowError):
-        return 0.0
-
-
-def is_recording(path: Path) -> bool:
-    """Whether a file or folder has a header; False if it cannot be read.
-
-    True also for a header that is damaged or not gzipped, for which `read_sessions` raises.
-    """
-    return bool(_first_line(path)) or _start(path)[0].startswith(_FIRST)
-
-
-def first_header(path: Path) -> Header | None:
-    """The first header; None if it is not a recording. Raises ConfigError for other formats."""
-    return _header(_first_line(path), path)
-
-
-def _header(line: bytes, path: Path) -> Header | None:
-    try:
-        parsed = parse_line(line)
-    except ForeignVersion as problem:
-        raise ConfigError(str(problem), where=str(path)) from None
-    except BadLine:
-        return None
-    return parsed if isinstance(parsed, Header) else None
-
-
-def headers_in(path: Path) -> Iterator[Header]:
-    """The headers of a file that begin a gzip member, as those of recorders do.
-
-    Costs a fraction of reading the file. Raises ConfigError for other formats.
-    """
-    first = first_header(path)
-    if first is None:
-        return
-    yield first
-    with path.open("rb") as stream:
-        for line in first_lines(stream):
-            header = _header(line, path) if line.startswith(_FIRST) else None
-            if header not in (None, first):
-                yield header
-
-
-def _first_line(path: Path) -> bytes:
-    """The first line that looks like a header; empty if there is none."""
-    try:
-        for file in files_in(path) if path.is_dir() else [path]:
-            with file.open("rb") as stream:
-                if not _is_gzip(stream):
-                    continue
-                for line in islice(read_lines(stream), _PROBED_LINES):
-                    if not isinstance(line, Damage) and line.startswith(_FIRST):
-                        return line
-    except (OSError, ValueError):
-        pass
-    return b""
-
-
-def _unreadable(path: Path, problem: OSError | ValueError) -> ConfigError:
-    why = getattr(problem, "strerror", None) or str(problem)
-    return ConfigError(
-        f"cannot be read: {why}. Fix: give a recording that this account can read",
-        where=str(path),
-    )
-
-
-def _is_gzip(stream: IO[bytes]) -> bool:
-    found = stream.read(len(MAGIC)) == MAGIC
-    stream.seek(0)
-    return found
-
-
-def _start(path: Path) -> tuple[bytes, bool]:
-    """The first bytes of a file, unpacked, and whether it is gzipped; empty if it is unreadable."""
-    try:
-        with path.open("rb") as stream:
-            start = stream.read(_PROBED_BYTES)
-        if not start.startswith(MAGIC):
-            return start, False
-        return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(start), True
-    except (OSError, ValueError, zlib.error):
-        return b"", False
-
-
-def why_no_recording(path: Path) -> tuple[str, str]:
-    """What a file without a readable header is, as a predicate, and the remedy."""
-    give = "give a file that `stowplan record` wrote"
-    start, is_gzipped = _start(path)
-    if start.startswith(_FIRST) and not is_gzipped:
-        return "is a recording that is not gzipped", "gzip it"
-    header = _first_line(path) or start
-    if header.startswith(_FIRST):
-        try:
-            parse_line(header)
-        except BadLine as problem:
-            return f"has a header that cannot be read: {problem}", give
-    if _RESULT.match(start):
-        return (
-            "is not a recording but a result, as --result writes it",
-            f"give it to `stowplan compare`, or {give}",
-        )
-    return "is not a recording, or its beginning is lost", give
 
 
 class _Cause(IntEnum):
@@ -468,13 +272,13 @@ class _Reader:
             try:
                 stream = file.open("rb")
             except (OSError, ValueError) as problem:
-                raise _unreadable(file, problem) from None
+                raise unreadable(file, problem) from None
             with stream:
-                if not _is_gzip(stream) and stream.peek(1):
+                if not is_gzip(stream) and stream.peek(1):
                     yield _Loss(_Cause.DAMAGE, f"{name} is damaged at byte 0")
                     continue
                 for number, line in enumerate(read_lines(stream), 1):
-                    if number > _PROBED_LINES and self._header is None:
+                    if number > PROBED_LINES and self._header is None:
                         return
                     yield _parsed_line(line, number, file, name)
 

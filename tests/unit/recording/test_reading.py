@@ -15,14 +15,9 @@ from stowplan.config.defaults import default_config
 from stowplan.errors import ConfigError
 from stowplan.judge.configuration import Configuration, default_registry
 from stowplan.recording.entries import FORMAT, KINDS, READ_KINDS, EntryType, Header
-from stowplan.recording.reading import (
-    MOST_PAUSED_S,
-    SHORT_PAUSE_S,
-    Problems,
-    SessionTimes,
-    is_recording,
-    read_sessions,
-)
+from stowplan.recording.probe import is_recording
+from stowplan.recording.reading import Problems, read_sessions
+from stowplan.recording.session_times import MOST_PAUSED_S, SHORT_PAUSE_S, SessionTimes
 
 DAY = 86_400.0
 HEADER = {"recording": "stowplan/v1", "startedAt": "2026-01-02T03:04:05Z", "kinds": ["Pod"]}
@@ -85,7 +80,7 @@ def test_all_long_pauses_together_are_bounded() -> None:
 
 
 def test_changes_of_every_minute_are_never_moved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stowplan.recording.reading.MOST_PAUSED_S", DAY)
+    monkeypatch.setattr("stowplan.recording.session_times.MOST_PAUSED_S", DAY)
     times = begun(0.0)
     assert all(times.at(60.0 * minute) == 60.0 * minute for minute in range(10_000))
 

@@ -21,12 +21,8 @@ from stowplan.loader.json_text import UNREADABLE, json_decoder, reason_of
 from stowplan.loader.malformed import LARGE
 from stowplan.output_file import unwritable
 from stowplan.recording.entries import EntryType
-from stowplan.recording.reading import (
-    MOST_GAPS,
-    is_recording,
-    read_sessions,
-    recording_files,
-)
+from stowplan.recording.probe import is_recording, recording_files
+from stowplan.recording.reading import MOST_GAPS, read_sessions
 from stowplan.replay.ordering import Change, changes
 from stowplan.sim.results.observing import RunObserver
 from stowplan.sim.results.run import FORMAT, SAMPLED, Gap, Run

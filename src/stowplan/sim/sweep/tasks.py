@@ -18,7 +18,7 @@ import msgspec
 
 from stowplan import __version__
 from stowplan.errors import ConfigError
-from stowplan.recording.reading import recording_files
+from stowplan.recording.probe import recording_files
 from stowplan.sim.sweep.dependencies import answers, named_files, plugin_files
 from stowplan.sim.traces.layout import layout_names
 

@@ -15,7 +15,8 @@ from stowplan.errors import ConfigError
 from stowplan.loader.files import read_stream
 from stowplan.loader.json_text import load_json
 from stowplan.loader.malformed import LARGE, Malformed
-from stowplan.recording.reading import is_recording, read_sessions, recording_files
+from stowplan.recording.probe import is_recording, recording_files
+from stowplan.recording.reading import read_sessions
 from stowplan.sim.traces.csv_trace import check_of, read_nodes, read_pods
 from stowplan.sim.traces.generate import generate
 from stowplan.sim.traces.layout import Layout, find_layout

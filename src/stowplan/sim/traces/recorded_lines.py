@@ -19,7 +19,8 @@ from stowplan.clock import parse_rfc3339
 from stowplan.loader.files import read_lines
 from stowplan.loader.json_text import UNREADABLE, json_decoder
 from stowplan.recording.entries import BY_KIND, EntryType
-from stowplan.recording.reading import Problems, is_recording, read_sessions
+from stowplan.recording.probe import is_recording
+from stowplan.recording.reading import Problems, read_sessions
 from stowplan.replay.ordering import DecodedObject, decoded, unreadable
 from stowplan.sim.traces.completed import completed
 from stowplan.sim.traces.model import Json
