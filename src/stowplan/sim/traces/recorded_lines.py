@@ -15,10 +15,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from stowplan.clock import parse_rfc3339
 from stowplan.loader.files import read_lines
 from stowplan.loader.json_text import UNREADABLE, json_decoder
-from stowplan.recording.entries import BY_KIND, EntryType
+from stowplan.recording.entries import BY_KIND, Entry, EntryType
 from stowplan.recording.probe import is_recording
 from stowplan.recording.reading import Problems, read_sessions
 from stowplan.replay.ordering import DecodedObject, decoded, unreadable
@@ -32,6 +34,15 @@ _EVENTS = {EntryType.ADDED: "Add", EntryType.MODIFIED: "Update", EntryType.DELET
 #: Lines of a file in which a line of the simulator's is expected.
 _PROBED_LINES = 100
 _decode = json_decoder(dict[str, Any])
+
+
+class _Resource(msgspec.Struct):
+    """The object of a line, not decoded."""
+
+    resource: msgspec.Raw
+
+
+_decode_resource = json_decoder(_Resource)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +163,23 @@ def _parsed(raw: str) -> tuple[float, str, Json]:
         raise ValueError(f"`event` is {event!r:.60}; expected Add, Update or Delete")
     if not isinstance(resource, dict):
         raise ValueError("`resource` is missing")
+    if event != "Delete":
+        _check_fields(raw, resource)
     try:
         return parse_rfc3339(time), event, resource
     except (ValueError, OverflowError):
         raise ValueError(
             f"`time`: `{time:.60}` is not a time such as 2026-01-02T03:04:05Z"
         ) from None
+
+
+def _check_fields(raw: str, resource: Json) -> None:
+    """Raise ValueError if fields of an object of a known kind have wrong types."""
+    kind = resource.get("kind")
+    if not isinstance(kind, str) or kind not in BY_KIND:
+        return
+    entry = Entry(0.0, EntryType.ADDED, kind, _decode_resource(raw).resource)
+    try:
+        decoded(entry)
+    except UNREADABLE as problem:
+        raise ValueError(unreadable(entry, problem)) from None

@@ -145,13 +145,31 @@ def test_times_never_go_back(tmp_path: Path) -> None:
         ),
         (
             '{"time": "2024-05-01T10:00:00Z", "event": "Add", "resource": '
-            '{"apiVersion": "v1", "kind": "Pod", "metadata": {}}}',
+            '{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {}}}',
             "resource has no metadata.name",
         ),
         (
             '{"time": "2024-05-01T10:00:00Z", "event": "Add", "resource": '
-            '{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": []}}',
+            '{"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x"}, '
+            '"spec": []}}',
             "resource `spec` is not a mapping",
+        ),
+        (
+            '{"time": "2024-05-01T10:00:00Z", "event": "Add", "resource": '
+            '{"apiVersion": "v1", "kind": "Pod", "metadata": {}}}',
+            "Pod: the object has no metadata.name",
+        ),
+        (
+            '{"time": "2024-05-01T10:00:00Z", "event": "Update", "resource": '
+            '{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": '
+            '{"containers": [{"name": ["c"]}]}}}',
+            "Pod: Expected `str`, got `array` - at `$.spec.containers[0].name`",
+        ),
+        (
+            '{"time": "2024-05-01T10:00:00Z", "event": "Update", "resource": '
+            '{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}, "spec": '
+            '{"containers": [{"name": "c", "resources": {"requests": {"cpu": "many"}}}]}}}',
+            "Pod: ",
         ),
     ],
 )
