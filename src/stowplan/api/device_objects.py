@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from stowplan.api.objects import Condition, NodeSelector, ObjectMeta, Quantities, Wire
+from stowplan.api.objects import Condition, Int64, NodeSelector, ObjectMeta, Quantities, Wire
 
 Quantity = str | int | float
 
@@ -18,7 +18,7 @@ Quantity = str | int | float
 class DeviceAttribute(Wire, frozen=True):
     """One of four kinds of values."""
 
-    int_value: int | None = msgspec.field(default=None, name="int")
+    int_value: Int64 | None = msgspec.field(default=None, name="int")
     bool_value: bool | None = msgspec.field(default=None, name="bool")
     string_value: str | None = msgspec.field(default=None, name="string")
     version_value: str | None = msgspec.field(default=None, name="version")
@@ -79,8 +79,8 @@ class Device(Wire, frozen=True):
 
 class ResourcePool(Wire, frozen=True):
     name: str = ""
-    generation: int = 0
-    resource_slice_count: int = 0
+    generation: Int64 = 0
+    resource_slice_count: Int64 = 0
 
 
 class ResourceSliceSpec(Wire, frozen=True):
@@ -127,7 +127,7 @@ class DeviceToleration(Wire, frozen=True):
     operator: str = ""
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
+    toleration_seconds: Int64 | None = None
 
 
 class CapacityRequirements(Wire, frozen=True):
@@ -141,7 +141,7 @@ class DeviceRequestDetails(Wire, frozen=True):
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] | None = None
     allocation_mode: str = ""
-    count: int = 0
+    count: Int64 = 0
     admin_access: bool | None = None
     tolerations: tuple[DeviceToleration, ...] | None = None
     capacity: CapacityRequirements | None = None

@@ -9,7 +9,7 @@ ValueError: a result is not what it should be.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
@@ -21,9 +21,9 @@ from stowplan.api.extender_protocol import (
     MetaPod,
     MetaVictims,
 )
+from stowplan.api.objects import Int64
 from stowplan.loader.json_text import json_decoder, load_json
 
-_Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 _encode = msgspec.json.Encoder().encode
 _decode_fields = json_decoder(dict[str, msgspec.Raw] | None)
 _decode_list = json_decoder(list[dict[str, msgspec.Raw] | None] | None)
@@ -93,7 +93,7 @@ def decode_filter_result(body: bytes, *, names_were_sent: bool) -> ExtenderFilte
 
 class _Priority(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     Host: str
-    Score: _Int64
+    Score: Int64
 
 
 _decode_exact_priorities = json_decoder(list[_Priority])
@@ -105,7 +105,7 @@ def decode_priorities(body: bytes) -> list[HostPriority]:
         exact = _decode_exact_priorities(body)
     except msgspec.ValidationError:
         return [
-            HostPriority(_read(entry, "host", str, ""), _read(entry, "score", _Int64, 0))
+            HostPriority(_read(entry, "host", str, ""), _read(entry, "score", Int64, 0))
             for entry in _entries(body)
         ]
     return [HostPriority(each.Host, each.Score) for each in exact]
@@ -119,7 +119,7 @@ def decode_preemption_result(body: bytes) -> ExtenderPreemptionResult:
         pods = _entries(fields.get("pods", b"null"))
         victims[node] = MetaVictims(
             [MetaPod(_read(pod, "uid", str, "")) for pod in pods],
-            _read(fields, "numpdbviolations", _Int64, 0),
+            _read(fields, "numpdbviolations", Int64, 0),
         )
     return ExtenderPreemptionResult(victims)
 

@@ -8,12 +8,15 @@ Structs are frozen: an object that came from the API is never changed, only repl
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
 Labels: TypeAlias = dict[str, str]
 Quantities: TypeAlias = dict[str, str | int | float]
+#: Integers of the API. Others are malformed, as they are for an API server.
+Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 31), le=(1 << 31) - 1)]
+Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 
 
 class Wire(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, gc=False):
@@ -34,7 +37,7 @@ class ObjectMeta(Wire, frozen=True):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
-    generation: int = 0
+    generation: Int64 = 0
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     labels: Labels | None = None
@@ -65,7 +68,7 @@ class Condition(Wire, frozen=True):
     message: str = ""
     last_transition_time: str | None = None
     last_probe_time: str | None = None
-    observed_generation: int = 0
+    observed_generation: Int64 = 0
 
 
 # Selectors
@@ -100,8 +103,8 @@ class ResourceRequirements(Wire, frozen=True):
 
 
 class ContainerPort(Wire, frozen=True):
-    container_port: int = 0
-    host_port: int = 0
+    container_port: Int32 = 0
+    host_port: Int32 = 0
     host_ip: str = msgspec.field(default="", name="hostIP")
     protocol: str = ""
 
@@ -124,11 +127,11 @@ class Toleration(Wire, frozen=True):
     operator: str = ""
     value: str = ""
     effect: str = ""
-    toleration_seconds: int | None = None
+    toleration_seconds: Int64 | None = None
 
 
 class PreferredSchedulingTerm(Wire, frozen=True):
-    weight: int = 0
+    weight: Int32 = 0
     preference: NodeSelectorTerm = NodeSelectorTerm()
 
 
@@ -151,7 +154,7 @@ class PodAffinityTerm(Wire, frozen=True):
 
 
 class WeightedPodAffinityTerm(Wire, frozen=True):
-    weight: int = 0
+    weight: Int32 = 0
     pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
 
 
@@ -173,11 +176,11 @@ class Affinity(Wire, frozen=True):
 
 
 class TopologySpreadConstraint(Wire, frozen=True):
-    max_skew: int = 1
+    max_skew: Int32 = 1
     topology_key: str = ""
     when_unsatisfiable: str = ""
     label_selector: LabelSelector | None = None
-    min_domains: int | None = None
+    min_domains: Int32 | None = None
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
     match_label_keys: tuple[str, ...] | None = None
@@ -266,7 +269,7 @@ class PodSpec(Wire, frozen=True):
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] | None = None
     overhead: Quantities | None = None
     resources: ResourceRequirements | None = None
-    priority: int | None = None
+    priority: Int32 | None = None
     priority_class_name: str = ""
     preemption_policy: str | None = None
     scheduling_gates: tuple[Named, ...] | None = None
@@ -274,7 +277,7 @@ class PodSpec(Wire, frozen=True):
     resource_claims: tuple[PodResourceClaim, ...] | None = None
     host_network: bool = False
     host_users: bool | None = None
-    termination_grace_period_seconds: int | None = None
+    termination_grace_period_seconds: Int64 | None = None
 
 
 class ContainerStatus(Wire, frozen=True):
@@ -352,7 +355,7 @@ class NodeSpec(Wire, frozen=True):
 
 class ContainerImage(Wire, frozen=True):
     names: tuple[str, ...] | None = None
-    size_bytes: int = 0
+    size_bytes: Int64 = 0
 
 
 class NodeStatus(Wire, frozen=True):
@@ -396,7 +399,7 @@ class StatusDetails(Wire, frozen=True):
     name: str = ""
     kind: str = ""
     causes: tuple[StatusCause, ...] | None = None
-    retry_after_seconds: int = 0
+    retry_after_seconds: Int32 = 0
 
 
 class Status(Wire, frozen=True):
@@ -405,16 +408,16 @@ class Status(Wire, frozen=True):
     status: str = ""
     message: str = ""
     reason: str = ""
-    code: int = 0
+    code: Int32 = 0
     details: StatusDetails | None = None
 
 
 class LeaseSpec(Wire, frozen=True):
     holder_identity: str | None = None
-    lease_duration_seconds: int | None = None
+    lease_duration_seconds: Int32 | None = None
     acquire_time: str | None = None
     renew_time: str | None = None
-    lease_transitions: int | None = None
+    lease_transitions: Int32 | None = None
 
 
 class Lease(Wire, frozen=True):

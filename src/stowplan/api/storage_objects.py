@@ -12,6 +12,7 @@ from stowplan.api.objects import (
     AzureFile,
     DiskWithId,
     GcePersistentDisk,
+    Int32,
     LabelSelector,
     NodeSelector,
     ObjectMeta,
@@ -99,7 +100,7 @@ class StorageClass(Wire, frozen=True):
 
 
 class CSINodeAllocatable(Wire, frozen=True):
-    count: int | None = None
+    count: Int32 | None = None
 
 
 class CSINodeDriver(Wire, frozen=True):

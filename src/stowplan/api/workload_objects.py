@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stowplan.api.objects import Labels, LabelSelector, ObjectMeta, Wire
+from stowplan.api.objects import Int32, Labels, LabelSelector, ObjectMeta, Wire
 
 
 class SelectingSpec(Wire, frozen=True):
@@ -36,9 +36,9 @@ class StatefulSet(Wire, frozen=True):
 
 
 class PodDisruptionBudgetStatus(Wire, frozen=True):
-    disruptions_allowed: int = 0
-    current_healthy: int = 0
-    desired_healthy: int = 0
+    disruptions_allowed: Int32 = 0
+    current_healthy: Int32 = 0
+    desired_healthy: Int32 = 0
     #: Names of pods whose eviction was allowed and is not seen yet, and when (null: unknown).
     disrupted_pods: dict[str, str | None] | None = None
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
-from stowplan.api.objects import ObjectMeta, Wire
+from stowplan.api.objects import Int32, Int64, ObjectMeta, Wire
 from stowplan.api.resources import Resource
 
 EVENT: Final = "event"
@@ -34,7 +34,7 @@ class Regarding(Wire, frozen=True):
 
 
 class Series(Wire, frozen=True):
-    count: int = 0
+    count: Int32 = 0
 
 
 class SchedulingEvent(Wire, frozen=True):
@@ -67,15 +67,15 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", 
     #: "event" or "ledger".
     source: _Word
     #: The number of the attempt; from an event, its number of repetitions.
-    attempt: int = 0
+    attempt: Int64 = 0
     # Only from the ledger
     #: Seconds that the pod was queued, and that the attempt took.
     waited: float = 0.0
     seconds: float = 0.0
-    evaluated_nodes: int = 0
-    feasible_nodes: int = 0
+    evaluated_nodes: Int64 = 0
+    feasible_nodes: Int64 = 0
     #: Number of nodes that each plugin rejected.
-    refused: dict[str, int] = {}
+    refused: dict[str, Int64] = {}
     #: Name, total and scores by plugin of each node, best first.
     scores: list[Any] = []
 
