@@ -17,6 +17,7 @@ from stowplan.api import informer, recorder
 from stowplan.api.device_objects import ResourceClaim
 from stowplan.api.guarded import WriteGuard
 from stowplan.api.lease import LeaderElector
+from stowplan.api.local_copy import LocalCopy
 from stowplan.api.objects import Node, Pod
 from stowplan.api.quantity import milli_value
 from stowplan.cluster.cache import ClusterCache
@@ -102,7 +103,7 @@ def lose_watch_events_after_a_reconnect(patch: Patch) -> None:
     follow = informer.Informer._follow
 
     async def watch(self: Any) -> None:
-        self._version = ""  # from now on, not from the last version seen
+        self._copy.version = ""  # from now on, not from the last version seen
         await follow(self)
 
     patch.setattr(informer.Informer, "_follow", watch)
@@ -145,7 +146,7 @@ def never_confirm_assumed_pods(patch: Patch) -> None:
 
 
 def keep_the_place_of_a_deleted_namesake(patch: Patch) -> None:
-    remove = informer.Informer._remove
+    remove = LocalCopy._remove
 
     def keep(self: Any, key: str, last: Any) -> None:
         if self._resource.plural == "pods" and last.spec.node_name:
@@ -153,7 +154,7 @@ def keep_the_place_of_a_deleted_namesake(patch: Patch) -> None:
         else:
             remove(self, key, last)
 
-    patch.setattr(informer.Informer, "_remove", keep)
+    patch.setattr(LocalCopy, "_remove", keep)
 
 
 def give_up_after_429(patch: Patch) -> None:

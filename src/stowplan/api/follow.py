@@ -12,7 +12,8 @@ from collections.abc import AsyncIterator
 from typing import TypeVar
 
 from stowplan.api.client import ApiClient
-from stowplan.api.informer import HasMetadata, Informer
+from stowplan.api.informer import Informer
+from stowplan.api.local_copy import HasMetadata
 from stowplan.api.resources import Resource
 from stowplan.api.watch import EventType, WatchEvent
 

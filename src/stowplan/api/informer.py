@@ -1,11 +1,10 @@
 """A local copy of one resource, kept true by list and watch, with handlers for what changes.
 
 The scheduler's loop runs one a resource and keeps its cache from the handlers. All changes are
-applied in one task, in order, without awaiting in between; the store is changed before its
-handler is called. A stream that breaks is resumed from the last resourceVersion seen; one that
-cannot be (410) leads to a new list, which is compared with the store, so that handlers see only
-real differences. Nothing a server sends ends `run`, and neither does a handler that raises.
-With `InformerOptions.poll_s`, an informer that may list but not watch lists periodically instead.
+applied (`local_copy`) in one task, in order, without awaiting in between. A stream that breaks is
+resumed from the last resourceVersion seen; one that cannot be (410) leads to a new list, which is
+compared with the store, so that handlers see only real differences. Nothing a server sends ends
+`run`. With `InformerOptions.poll_s`, an informer that may list but not watch lists periodically.
 """
 
 from __future__ import annotations
@@ -15,17 +14,16 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
 from stowplan.api.backoff import Backoff
 from stowplan.api.client import WATCH_INACTIVITY_S, ApiClient
-from stowplan.api.objects import ObjectMeta
-from stowplan.api.paging import ListResult, is_older
-from stowplan.api.quantity import InvalidQuantity
+from stowplan.api.local_copy import HasMetadata, LocalCopy
+from stowplan.api.paging import is_older
 from stowplan.api.resources import Resource
-from stowplan.api.watch import AnyEvent, EventType, PartialObject, decode_partial, object_of
+from stowplan.api.watch import AnyEvent
 from stowplan.clock import Clock, SystemClock
 from stowplan.errors import (
     ApiError,
@@ -36,32 +34,17 @@ from stowplan.errors import (
     Throttled,
     Unauthorized,
 )
-from stowplan.loader.json_text import UNREADABLE
 from stowplan.loader.numbers import whole_number
 from stowplan.logs import V2, V3, get_logger, kv
 
 log = get_logger(__name__)
+T = TypeVar("T", bound=HasMetadata)
 
 _MIN_WATCH_S = 300.0
 _SHORT_WATCH_S = 1.0
 _FAILURES_BEFORE_RELIST = 3
 #: How long lists are refused that are older than what was seen.
 _OLDER_S = 20.0
-
-
-class HasMetadata(Protocol):
-    """Any top-level object."""
-
-    @property
-    def metadata(self) -> ObjectMeta: ...
-
-
-T = TypeVar("T", bound=HasMetadata)
-
-
-def object_key(metadata: ObjectMeta) -> str:
-    """`namespace/name`, or the bare name of an object without a namespace."""
-    return f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +85,15 @@ class Informer(Generic[T]):
         """`on_raw` is called before the other handlers, with an object's JSON; None: it is gone.
         `on_relist` is called before the differences that a list shows, other than the first one.
         """
-        self.store: dict[str, T] = {}
+        self._copy = LocalCopy(
+            resource,
+            client.decoder(resource),
+            on_add=on_add,
+            on_update=on_update,
+            on_delete=on_delete,
+            on_raw=on_raw,
+        )
+        self.store = self._copy.store
         self.synced = asyncio.Event()
         self.list_started_at = 0.0
         self.lists_applied = 0
@@ -112,10 +103,7 @@ class Informer(Generic[T]):
         self.unwatched_since: float | None = None
         self._client = client
         self._resource = resource
-        self._on_add = on_add
-        self._on_update = on_update
-        self._on_delete = on_delete
-        self._on_raw = on_raw
+        self._on_listed = None if on_raw is None else self._copy.tell_raw
         self._on_relist = on_relist
         self._namespace = namespace
         self._field_selector = field_selector
@@ -124,14 +112,11 @@ class Informer(Generic[T]):
         self._polls = False
         self._clock: Clock = clock or SystemClock()
         self._backoff = Backoff(options.retry_initial_s, options.retry_limit_s)
-        self._decode = client.decoder(resource)
         self._source = f"{resource.plural}/{namespace}/{field_selector}/{label_selector}"
-        self._version = ""
         self._must_list = True
         self._watch_failures = 0
         self._is_connected = False
         self._told = ""
-        self._unreadable: set[str] = set()
         self._relist_waiters: list[asyncio.Future[None]] = []
         self._interruptible: asyncio.Timeout | None = None
         self._is_over = False
@@ -180,7 +165,7 @@ class Informer(Generic[T]):
     @property
     def resource_version(self) -> int:
         """The newest version of the cluster that is known here; 0 if it is no number."""
-        return whole_number(self._version) or 0
+        return whole_number(self._copy.version) or 0
 
     @property
     def must_list(self) -> bool:
@@ -283,11 +268,8 @@ class Informer(Generic[T]):
         log.log(level, message, extra=kv(type=kind, **fields, reflector=__name__))
 
     def _name(self) -> str:
-        return (
-            f"{self._resource.plural} in {self._namespace}"
-            if self._namespace
-            else (self._resource.plural)
-        )
+        plural = self._resource.plural
+        return f"{plural} in {self._namespace}" if self._namespace else plural
 
     # Listing
 
@@ -302,9 +284,9 @@ class Informer(Generic[T]):
                 page_size=self._options.page_size,
                 field_selector=self._field_selector,
                 label_selector=self._label_selector,
-                on_raw=None if self._on_raw is None else self._tell_raw,
+                on_raw=self._on_listed,
             )
-            if is_older(result.resource_version, self._version):
+            if is_older(result.resource_version, self._copy.version):
                 self._refuse_older(result.resource_version)
         except BaseException:
             self._relist_waiters = waiters + self._relist_waiters
@@ -315,8 +297,7 @@ class Informer(Generic[T]):
         self.heard_at = self._clock.monotonic()
         if self._on_relist is not None and self.lists_applied:
             self._on_relist()
-        self._apply_list(result)
-        self._saw_version(result.resource_version)
+        self._copy.apply_list(result)
         self._must_list = bool(self._relist_waiters)
         self.lists_applied += 1
         if not self.synced.is_set():
@@ -335,43 +316,18 @@ class Informer(Generic[T]):
         self._older_since = min(self._older_since, now)
         if now - self._older_since < _OLDER_S:
             raise ApiUnavailable(
-                f"the list of {self._name()} is of version {version}, older than {self._version}"
+                f"the list of {self._name()} is of version {version}, older than"
+                f" {self._copy.version}"
             )
-
-    def _apply_list(self, result: ListResult[T]) -> None:
-        listed = {object_key(obj.metadata): obj for obj in result.items if obj.metadata.name}
-        for raw in result.undecodable:
-            self._keep_unreadable(raw, listed)
-        for key, old in list(self.store.items()):
-            new = listed.get(key)
-            if new is None or new.metadata.uid != old.metadata.uid:
-                self._remove(key, old)
-        for key, obj in listed.items():
-            self._put(key, obj)
-
-    def _keep_unreadable(self, raw: bytes, listed: dict[str, T]) -> None:
-        """An object that exists but cannot be read stays as it was known, if it was."""
-        try:
-            self._decode(raw)
-        except UNREADABLE as error:
-            partial = self._identify(raw, error)
-        else:
-            return
-        if partial is None:
-            return
-        key = object_key(partial.metadata)
-        known = self.store.get(key)
-        if known is not None and known.metadata.uid == partial.metadata.uid:
-            listed[key] = known
 
     # Watching
 
     async def _watch(self) -> None:
         opened_at = self._clock.monotonic()
-        version = self._version
+        version = self._copy.version
         await self._interruptibly(self._follow())
         is_short = self._clock.monotonic() - opened_at < _SHORT_WATCH_S
-        if is_short and self._version == version and not self._must_list:
+        if is_short and self._copy.version == version and not self._must_list:
             # A server that ends every stream at once must not be asked in a tight loop.
             self._watch_failures += 1
             await self._pause(self._backoff.next_s())
@@ -379,7 +335,7 @@ class Informer(Generic[T]):
     async def _follow(self) -> None:
         async with self._client.open_watch(
             self._resource,
-            resource_version=self._version,
+            resource_version=self._copy.version,
             namespace=self._namespace,
             timeout_s=_MIN_WATCH_S * random.uniform(1.0, 2.0),
             inactivity_s=self._options.inactivity_s,
@@ -404,111 +360,7 @@ class Informer(Generic[T]):
     def _receive(self, batch: Sequence[AnyEvent]) -> None:
         self.heard_at = self._clock.monotonic()
         for event in batch:
-            self._apply_event(event)
+            self._copy.apply_event(event)
         if not self._has_delivered:
             self._has_delivered = True
             self._succeeded()
-
-    def _apply_event(self, event: AnyEvent) -> None:
-        if event.type == EventType.BOOKMARK:
-            self._apply_bookmark(event)
-            return
-        try:
-            obj = object_of(event, self._resource.type, self._decode, self.store)
-        except UNREADABLE as error:
-            self._apply_unreadable(event, error)
-            return
-        metadata = obj.metadata
-        if not metadata.name:
-            self._skip("an object without a name", event.type)
-            return
-        key = object_key(metadata)
-        known = self.store.get(key)
-        if event.type == EventType.DELETED:
-            if known is not None:
-                self._remove(key, obj if known.metadata.uid == metadata.uid else known)
-        elif event.type in (EventType.ADDED, EventType.MODIFIED):
-            if known is not None and known.metadata.uid != metadata.uid:
-                self._remove(key, known)
-            if self._on_raw is not None:
-                self._tell_raw(obj, event.raw)
-            self._put(key, obj)
-        else:
-            self._skip(f"event type {event.type}", "unknown event type")
-        self._saw_version(metadata.resource_version)
-
-    def _apply_bookmark(self, event: AnyEvent) -> None:
-        try:
-            self._saw_version(decode_partial(event.raw).metadata.resource_version)
-        except UNREADABLE as error:
-            self._skip("a bookmark", error)
-
-    def _apply_unreadable(self, event: AnyEvent, error: Exception) -> None:
-        partial = self._identify(event.raw, error)
-        if partial is None:
-            return
-        if event.type == EventType.DELETED:
-            key = object_key(partial.metadata)
-            known = self.store.get(key)
-            if known is not None:
-                self._remove(key, known)
-        self._saw_version(partial.metadata.resource_version)
-
-    # The store
-
-    def _put(self, key: str, obj: T) -> None:
-        known = self.store.get(key)
-        if known is not None and (known.metadata.resource_version == obj.metadata.resource_version):
-            return
-        self.store[key] = obj
-        if self._unreadable:
-            self._unreadable.discard(key)
-        if known is None:
-            self._call(key, self._on_add, obj)
-        else:
-            self._call(key, self._on_update, known, obj)
-
-    def _remove(self, key: str, last: T) -> None:
-        del self.store[key]
-        self._unreadable.discard(key)
-        if self._on_raw is not None:
-            self._tell_raw(last, None)
-        self._call(key, self._on_delete, last)
-
-    def _tell_raw(self, obj: T, raw: bytes | msgspec.Raw | None) -> None:
-        assert self._on_raw is not None
-        self._call(object_key(obj.metadata), self._on_raw, obj, raw)
-
-    def _call(self, key: str, handler: Callable[..., None], *objects: object) -> None:
-        try:
-            handler(*objects)
-        except InvalidQuantity as error:  # upstream does not even decode such an object
-            self._skip(key, error)
-        except Exception as error:
-            log.error(
-                "A handler failed; continuing",
-                exc_info=error,
-                extra=kv(resource=self._resource.plural, object=key),
-            )
-
-    def _saw_version(self, version: str) -> None:
-        if version:
-            self._version = version
-
-    def _identify(self, raw: bytes | msgspec.Raw, error: Exception) -> PartialObject | None:
-        """Name an object that could not be decoded, and say once that it could not."""
-        try:
-            partial = decode_partial(raw)
-        except UNREADABLE:
-            self._skip("an object without readable metadata", error)
-            return None
-        self._skip(object_key(partial.metadata), error)
-        return partial
-
-    def _skip(self, what: str, problem: object) -> None:
-        if what not in self._unreadable:
-            self._unreadable.add(what)
-            log.warning(
-                "Skipped an object that cannot be read",
-                extra=kv(resource=self._resource.plural, object=what, err=problem),
-            )

@@ -123,7 +123,7 @@ async def test_changes_that_a_handler_makes_are_delivered_in_the_same_turn(
 ) -> None:
     seen = _Seen()
     async with seen.informer(client) as informer:
-        informer._on_add = lambda _: _set_phase(cluster, "Running")
+        informer._copy._on_add = lambda _: _set_phase(cluster, "Running")
         await client.create(PODS, _POD, namespace="default")
         await asyncio.sleep(0)
         assert [new.status.phase for _, new in seen.updates] == ["Running"]

@@ -151,7 +151,7 @@ async def test_an_informer_gets_nothing_that_the_server_stores(
         await client.create(PODS, _pod("a"), namespace="default")
         batch = await anext(stream.batches())
         for event in batch:
-            informer._apply_event(event)
+            informer._copy.apply_event(event)
     labels = seen[0].metadata.labels
     assert labels == {"app": "web"}
     labels["app"] = "changed"
