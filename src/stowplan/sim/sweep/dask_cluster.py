@@ -34,10 +34,6 @@ class DaskRunner:
         self._distributed = distributed
         self._keeps = (keeps_run, keeps_decisions)
 
-    @property
-    def about(self) -> str:
-        return f"{len(self._client.scheduler_info(-1)['workers'])} Dask workers"
-
     def play(self, tasks: Iterable[Task]) -> Iterator[Played | Lost]:
         by_key = {task.key: task for task in tasks}
         futures = [

@@ -41,10 +41,6 @@ class Pool:
         self._workers = workers
         self._keeps = (keeps_run, keeps_decisions)
 
-    @property
-    def about(self) -> str:
-        return f"{self._workers} processes" if self._workers > 1 else "1 process"
-
     def play(self, tasks: Iterable[Task]) -> Iterator[Played | Lost]:
         """Yield results as they become ready."""
         waiting = deque(tasks)

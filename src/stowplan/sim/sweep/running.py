@@ -18,9 +18,6 @@ from stowplan.sim.sweep.tasks import Task
 class Runner(Protocol):
     """Runs tasks: in processes, or on Dask."""
 
-    @property
-    def about(self) -> str: ...
-
     def play(self, tasks: Iterable[Task]) -> Iterator[Played | Lost]: ...
 
 
