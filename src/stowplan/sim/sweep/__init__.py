@@ -1,8 +1,8 @@
 """Sweeps: configurations x workloads x seeds, simulated on all cores or on a Dask cluster.
 
-`document` reads the file, `tasks` defines tasks, `playing` runs one, `pool` and `dask_cluster` run
-many, `folder` stores finished ones, `table` and `page` show them. Results do not depend on the
-number of processes.
+`document` reads the file, `parameters` what varies in it, `tasks` defines tasks, `playing` runs
+one, `pool` and `dask_cluster` run many, `folder` stores finished ones, `table` and `page` show
+them. Results do not depend on the number of processes.
 """
 
 from stowplan.sim.sweep.document import read_sweep

@@ -5,7 +5,6 @@ Everything is validated before the first task: a mistake is a ConfigError with f
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,14 +20,20 @@ from stowplan.framework.registry import Registry
 from stowplan.present.tables import counted
 from stowplan.recording.folder import SUFFIX, files_in
 from stowplan.scheduler.assembly import plugin_errors
-from stowplan.sim.results.comparing import FIGURES
 from stowplan.sim.results.files import read_prices
 from stowplan.sim.scenarios.manifests import plain
 from stowplan.sim.scenarios.scheduling import read_scheduling
 from stowplan.sim.sweep.dependencies import answers
 from stowplan.sim.sweep.effects import Effects
 from stowplan.sim.sweep.inputs import check_workload
-from stowplan.sim.sweep.places import parts_of, with_value
+from stowplan.sim.sweep.parameters import (
+    MOST,
+    SEARCH,
+    Parameter,
+    read_parameter,
+    read_samples,
+)
+from stowplan.sim.sweep.places import with_value
 from stowplan.sim.sweep.tasks import (
     Kind,
     Task,
@@ -39,7 +44,6 @@ from stowplan.sim.sweep.tasks import (
     plugin_hash,
     text_of,
 )
-from stowplan.sim.traces.dice import Dice
 from stowplan.sim.traces.layout import find_layout, layout_names
 from stowplan.sim.traces.model import ReadCounts
 from stowplan.workloads.fields import Fields, read_yaml
@@ -53,26 +57,6 @@ _WORKLOAD: Final[Mapping[Kind, tuple[str, ...]]] = {
     "trace": ("nodes", "columns", "nodeColumns", "limit", "reschedule"),
     "recording": ("nodes", "reschedule"),
 }
-#: Columns of the table that are not parameters.
-_TAKEN: Final = frozenset(
-    {
-        "task",
-        "run",
-        "workload",
-        "configuration",
-        "seed",
-        "seconds",
-        "decisions",
-        "problem",
-        "unpriced",
-        "warnings",
-        *FIGURES,
-    }
-)
-#: Limit of configurations and of tasks.
-_MOST: Final = 100_000
-_SEARCH: Final = ("random", "seed")
-_FIX_SEARCH: Final = "Fix: add `search: {random: SAMPLES}`"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,28 +70,6 @@ class Sweep:
     warnings: tuple[str, ...] = ()
     #: Broken rows and gaps of each workload's trace or recording, with its path.
     readings: Sequence[tuple[Path, ReadCounts]] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Parameter:
-    name: str
-    places: tuple[str, ...]
-    #: Its values, or `between` for random search: the ends of a range.
-    values: tuple[Any, ...] = ()
-    between: tuple[float, float] | None = None
-    is_log: bool = False
-
-    def drawn(self, dice: Dice) -> Any:
-        if self.between is None:
-            return self.values[int(dice.unit() * len(self.values))]
-        low, high = self.between
-        is_whole = isinstance(low, int) and isinstance(high, int)
-        if self.is_log:
-            number = math.exp(math.log(low) + dice.unit() * (math.log(high) - math.log(low)))
-            return round(number) if is_whole else float(f"{number:.6g}")
-        if is_whole:
-            return int(low) + int(dice.unit() * (high - low + 1))
-        return float(f"{low + dice.unit() * (high - low):.6g}")
 
 
 def _name_of(workload: Path) -> str:
@@ -138,6 +100,7 @@ class _Reader:
         if not isinstance(document, dict):
             raise ConfigError("expected a mapping with `workloads`", where=str(file))
         self._fields = Fields(file, document, "sweep", _FIELDS)
+        self._search = self._fields.inner("search", SEARCH)
         self._readings: list[tuple[Path, ReadCounts]] = []
         #: Names of workloads that are the same for every seed.
         self._without_seed: list[str] = []
@@ -164,7 +127,8 @@ class _Reader:
         self._once([each.name for each in workloads], "workloads")
         bases = self._bases()
         parameters = [
-            self._parameter(name, value) for name, value in fields.table("parameters", dict).items()
+            read_parameter(self._file, name, value)
+            for name, value in fields.table("parameters", dict).items()
         ]
         prices = {}
         if "prices" in fields:
@@ -172,10 +136,10 @@ class _Reader:
                 prices = read_prices(self._file.parent / fields.text("prices"))
             except ConfigError as problem:
                 raise ConfigError(f"{problem}", where=fields.where("prices")) from None
-        samples, seeds = self._samples(parameters), self._seeds()
+        samples, seeds = read_samples(self._search, parameters), self._seeds()
         number = len(bases) * len(samples) * len(workloads) * len(seeds)
-        if number > _MOST:
-            fields.fail(f"asks for {number:,} tasks, and {_MOST:,} are allowed")
+        if number > MOST:
+            fields.fail(f"asks for {number:,} tasks, and {MOST:,} are allowed")
         tasks: dict[str, Task] = {}
         for name, base in bases:
             for sample in samples:
@@ -185,34 +149,35 @@ class _Reader:
                         workload, name, sample, seed, config, plugins, prices, str(self._folder)
                     )
                     tasks.setdefault(task.key, task)
-        names = tuple(each.name for each in parameters)
-        different = len({text_of(sample) for sample in samples})
-        warnings = []
-        if "random" not in fields.inner("search", _SEARCH):
-            for each in parameters:
-                warnings += self._repeated("parameters", f"parameter {each.name}", each.values)
-        elif different < len(samples):
-            warnings.append(
-                f"{fields.where('search')}: {len(samples):,} random samples gave"
-                f" {counted(different, 'distinct combination')} of values; each runs once"
-            )
-        warnings += self._repeated("seeds", "`seeds`", seeds)
+        warnings = [*self._repetitions(parameters, samples, seeds)]
         warnings += [
             f"{self._file}: {text}"
             for text in effects.warnings(seeds=len(set(seeds)), without_seed=self._without_seed)
         ]
-        name = fields.text("name") or self._file.stem
-        return Sweep(name, names, tuple(tasks.values()), tuple(warnings), self._readings)
+        return Sweep(
+            fields.text("name") or self._file.stem,
+            tuple(each.name for each in parameters),
+            tuple(tasks.values()),
+            tuple(warnings),
+            self._readings,
+        )
 
-    def _repeated(self, field: str, what: str, values: Sequence[Any]) -> list[str]:
-        """A warning about equal values, if there are any."""
-        different = len(set(map(text_of, values)))
-        if different == len(values):
-            return []
-        return [
-            f"{self._fields.where(field)}: {what} has {len(values):,} values, but"
-            f" {counted(different, 'distinct one')}; each runs once"
+    def _repetitions(
+        self, parameters: Sequence[Parameter], samples: Sequence[Any], seeds: Sequence[int]
+    ) -> Iterator[str]:
+        """Warnings about equal values, samples and seeds."""
+        listed: list[tuple[str, str, str, Sequence[Any]]] = [
+            ("parameters", f"parameter {each.name}", "values", each.values) for each in parameters
         ]
+        if "random" in self._search:
+            listed = [("search", "`search`", "samples", samples)]
+        for field, subject, noun, values in [*listed, ("seeds", "`seeds`", "values", seeds)]:
+            different = len(set(map(text_of, values)))
+            if different < len(values):
+                yield (
+                    f"{self._fields.where(field)}: {subject} has {len(values):,} {noun}, but"
+                    f" {counted(different, 'distinct one')}; each runs once"
+                )
 
     # Workloads
 
@@ -308,7 +273,7 @@ class _Reader:
         self,
         name: str,
         base: dict[str, Any] | None,
-        parameters: list[_Parameter],
+        parameters: list[Parameter],
         sample: Mapping[str, Any],
         registry: Registry,
         effects: Effects,
@@ -331,72 +296,14 @@ class _Reader:
         effects.add(parse_object(tree, where=where, check=check))
         return tree
 
-    # Parameters
-
-    def _parameter(self, name: str, written: Any) -> _Parameter:
-        fields = Fields(
-            self._file, written, f"parameter {name}", ("path", "values", "between", "log")
-        )
-        if name in _TAKEN:
-            fields.fail("has the name of another column of the table. Fix: choose another name")
-        path = fields.value("path")
-        places = (path,) if isinstance(path, str) else fields.texts("path")
-        if not places:
-            fields.fail("`path` must be given: where its value goes in the configuration")
-        for place in places:
-            try:
-                parts_of(place)
-            except ValueError as problem:
-                fields.fail(str(problem), at="path")
-        if ("values" in fields) == ("between" in fields):
-            fields.fail("needs `values: [...]` or, for random search, `between: [LOW, HIGH]`")
-        if "values" in fields:
-            return _Parameter(name, places, tuple(plain(fields.items("values"))))
-        ends = fields.items("between")
-        if len(ends) != 2 or not all(
-            isinstance(end, int | float) and not isinstance(end, bool) for end in ends
-        ):
-            fields.fail("`between` must be two numbers", at="between")
-        low, high = ends
-        if not low < high or (fields.flag("log") and low <= 0):
-            fields.fail("`between` must rise, and be above 0 with `log`", at="between")
-        return _Parameter(name, places, between=(low, high), is_log=fields.flag("log"))
-
-    def _samples(self, parameters: list[_Parameter]) -> list[dict[str, Any]]:
-        search = self._fields.inner("search", _SEARCH)
-        if "random" not in search:
-            for each in parameters:
-                if each.between is not None:
-                    search.fail(f"parameter {each.name} has `between`. {_FIX_SEARCH}")
-            if (number := math.prod(len(each.values) for each in parameters)) > _MOST:
-                search.fail(f"the grid has {number:,} configurations. {_FIX_SEARCH}")
-            return [dict(each) for each in self._grid(parameters)]
-        number = search.whole("random")
-        if not 0 < number <= _MOST:
-            search.fail(f"`random` must be 1 to {_MOST:,} samples", at="random")
-        if not parameters:
-            search.fail("random search needs `parameters`")
-        seed = search.whole("seed")
-        # Each parameter has its own random numbers: adding another does not change its values.
-        dice = [Dice(seed, each.name) for each in parameters]
-        return [
-            {each.name: each.drawn(own) for each, own in zip(parameters, dice, strict=True)}
-            for _ in range(number)
-        ]
-
-    @staticmethod
-    def _grid(parameters: list[_Parameter]) -> Iterator[list[tuple[str, Any]]]:
-        for values in product(*(each.values for each in parameters)):
-            yield [(each.name, value) for each, value in zip(parameters, values, strict=True)]
-
     # The rest
 
     def _seeds(self) -> list[int]:
         written = self._fields.value("seeds")
         if written is None:
             return [0]
-        if isinstance(written, int) and written > _MOST:
-            self._fields.fail(f"asks for {written:,} seeds, and {_MOST:,} are allowed", at="seeds")
+        if isinstance(written, int) and written > MOST:
+            self._fields.fail(f"asks for {written:,} seeds, and {MOST:,} are allowed", at="seeds")
         seeds = list(range(written)) if isinstance(written, int) else written
         is_right = isinstance(seeds, list) and all(
             isinstance(seed, int) and not isinstance(seed, bool) and seed >= 0 for seed in seeds

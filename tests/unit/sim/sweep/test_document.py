@@ -96,8 +96,8 @@ def test_equal_samples_of_random_search_are_reported(folder: Path) -> None:
     sweep = read(folder, f"{text}search: {{random: 9}}")
     assert len(sweep.tasks) == 2
     assert sweep.warnings == (
-        f"{folder / 'sweep.yaml'}:3: sweep: 9 random samples gave 2 distinct combinations of "
-        "values; each runs once",
+        f"{folder / 'sweep.yaml'}:3: sweep: `search` has 9 samples, but 2 distinct ones; each runs"
+        " once",
     )
     assert read(folder, text).warnings == ()
 
