@@ -70,9 +70,7 @@ COMMANDS: Final[Mapping[str, LazyCommand]] = {
         "stowplan.cli.simulate:simulate",
         "Run a scenario and check its expectations.",
     ),
-    "record": LazyCommand(
-        "stowplan.cli.record:record", "Write down what happens in a cluster, for replays."
-    ),
+    "record": LazyCommand("stowplan.cli.record:record", "Record a cluster, for replays."),
     "replay": LazyCommand(
         "stowplan.cli.replay:replay",
         "Replay a recording under another configuration.",

@@ -99,20 +99,21 @@ def record(
     kubeconfig: str | None,
     context: str | None,
 ) -> None:
-    """Write down what happens in a cluster, for replays.
+    """Record a cluster, for replays.
 
     \b
       $ stowplan record tuesday.jsonl.gz --for 24h
       $ stowplan record recordings/ --keep 7
 
     PATH is a file whose name ends with .gz, or a folder (it exists, or the name ends with /) for
-    files that are rotated by size and time. A recording that exists is continued; if its names are
-    hashed, that needs the same --hash-key. Pods, nodes, volumes and whatever else schedulers look
-    at are listed once and then watched; the cluster is only read, whatever scheduler serves it.
+    files that are rotated by size and time. An existing recording is continued; if its names are
+    hashed, that needs the same --hash-key. The recorder lists nodes, pods, volumes and everything
+    else that schedulers read once, and then watches them. It never writes to the cluster, and works
+    beside any scheduler.
 
-    Environment variables, commands and messages are never written, annotations only if replays
-    need them, and Secrets and ConfigMaps never read. Everything written is readable after a kill.
-    The format is lines of JSON, gzipped; docs/record.md describes it.
+    Environment variables, commands and messages are not recorded, and annotations only if replays
+    need them. Secrets and ConfigMaps are never requested. What was written stays readable after a
+    kill. The format is gzipped JSON lines; docs/record.md describes it.
     """
     if not path:
         raise ConfigError("is empty. Fix: name a file or a folder", where="PATH")
