@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -384,11 +385,25 @@ def test_missing_prices_and_equal_samples_are_warnings(folder: Path) -> None:
     warnings = [line for line in done.stderr.splitlines() if line.startswith("Warning")]
     types = "3 nodes without the label node.kubernetes.io/instance-type"
     assert warnings == [
-        "Warning: sweep.yaml:3: sweep: 2 random samples gave 1 distinct combination of values; "
-        "each runs once",
+        "Warning: sweep.yaml:3: sweep: `search` has 2 samples, but 1 distinct one; each runs once",
         f"Warning: scenario: no price for {types}",
     ]
     assert rows(folder / "sweep-results")[0]["unpriced"] == types
+
+
+def test_costs_need_prices_in_a_file_or_in_labels(folder: Path) -> None:
+    (folder / "sweep.yaml").write_text("workloads: [{scenario: scenario.yaml}]\n")
+    arguments = ("sweep.yaml", "--figure", "cost_in_use")
+    assert (
+        "Warning: --figure cost_in_use: no node has a price. Fix: add `prices: FILE` to sweep.yaml,"
+        " or label nodes with stowplan.io/price-per-hour\n"
+    ) in sweep(folder, *arguments).stderr
+    node = "{name: node, count: 3, cpu: 4, labels: {stowplan.io/price-per-hour: '2'}}"
+    scenario = SCENARIO.replace("{name: node, count: 3, cpu: 4}", node)
+    (folder / "scenario.yaml").write_text(f"{scenario}- sleep: 1h\n")
+    done = sweep(folder, *arguments)
+    assert "Warning" not in done.stderr
+    assert re.search(r"scenario +1 +6\.0", done.stdout)
 
 
 @pytest.mark.parametrize(
@@ -400,10 +415,6 @@ def test_missing_prices_and_equal_samples_are_warnings(folder: Path) -> None:
             'Error: --sort: there is no figure cost_inuse; did you mean "cost_in_use"?\n',
         ),
         (["sweep.yaml", "--figure", "speed"], "Error: --figure: there is no figure speed; known: "),
-        (
-            ["sweep.yaml", "--sort=-cost_in_use"],
-            "Error: --sort: cost_in_use: no node has a price. Fix: add `prices: FILE` to sweep",
-        ),
         (["sweep.yaml", "--dask", "nonsense://x"], "Error: --dask nonsense://x: cannot be reached"),
     ],
 )

@@ -98,6 +98,7 @@ def sweep(
     Exits with 1 if a task failed.
     """
     from stowplan.sim.results.conditions import COSTS
+    from stowplan.sim.results.observing import PRICE
     from stowplan.sim.sweep.document import read_sweep
     from stowplan.sim.sweep.folder import opened
     from stowplan.sim.sweep.running import run_sweep
@@ -116,11 +117,6 @@ def sweep(
         raise
     for text in asked.warnings:
         click.echo(f"Warning: {printable(text)}", err=True)
-    for option, name in named:
-        if name in COSTS and not any(task.prices for task in asked.tasks):
-            raise ConfigError(
-                f"{name}: no node has a price. Fix: add `prices: FILE` to {file}", where=option
-            )
     warn_reading(*asked.readings)
     folder_path = results or file.with_name(f"{file.stem}-results")
     count = workers or _cores()
@@ -143,6 +139,13 @@ def sweep(
     shown.end()
     for text in warnings_of(table):
         click.echo(f"Warning: {printable(text)}", err=True)
+    for option, name in named:
+        if name in COSTS and not any(row["cost"] or row.get("unpriced") for row in table.rows):
+            click.echo(
+                f"Warning: {option} {name}: no node has a price. Fix: add `prices: FILE` to"
+                f" {printable(str(file))}, or label nodes with {PRICE}",
+                err=True,
+            )
     if output == "table":
         click.echo(text_table(table, sort=sort, figures=figures), nl=False)
         runs = counted(len(table.rows), "run")
