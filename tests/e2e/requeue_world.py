@@ -26,7 +26,12 @@ Json = dict[str, Any]
 _NODES = "/api/v1/nodes"
 _PODS = "/api/v1/namespaces/default/pods"
 _KINDS: dict[type, Resource[Any]] = {resource.type: resource for resource in CATALOGED}
-_STORED = [r for r in CATALOGED if r.group == "storage.k8s.io" or "Persistent" in r.kind]
+#: All that rows create besides pods and nodes. Rows share names, so each must leave nothing.
+_STORED = [
+    resource
+    for resource in CATALOGED
+    if resource.group in ("storage.k8s.io", "resource.k8s.io") or "Persistent" in resource.kind
+]
 #: Long enough for a pod that comes back to be tried.
 _QUIET_S = 0.4
 
