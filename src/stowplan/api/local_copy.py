@@ -60,20 +60,21 @@ class LocalCopy(Generic[T]):
         self._on_update = on_update
         self._on_delete = on_delete
         self._on_raw = on_raw
-        #: What was logged as unreadable: keys of objects, or other names.
+        #: What was logged as unreadable: keys of objects, and what has no key.
         self._unreadable: set[str] = set()
+        self._nameless: set[str] = set()
 
     def apply_list(self, result: ListResult[T]) -> None:
         """Make the store equal to the list; handlers are called for the differences."""
         listed = {object_key(obj.metadata): obj for obj in result.items if obj.metadata.name}
-        for raw in result.undecodable:
-            self._keep_unreadable(raw, listed)
+        unreadable = {self._keep_unreadable(raw, listed) for raw in result.undecodable}
         for key, old in list(self.store.items()):
             new = listed.get(key)
             if new is None or new.metadata.uid != old.metadata.uid:
                 self._remove(key, old)
         for key, obj in listed.items():
             self._put(key, obj)
+        self._unreadable &= unreadable | listed.keys()
         self._saw_version(result.resource_version)
 
     def apply_event(self, event: AnyEvent) -> None:
@@ -110,20 +111,24 @@ class LocalCopy(Generic[T]):
         assert self._on_raw is not None
         self._call(object_key(obj.metadata), self._on_raw, obj, raw)
 
-    def _keep_unreadable(self, raw: bytes, listed: dict[str, T]) -> None:
-        """An object that exists but cannot be read stays as it was known, if it was."""
+    def _keep_unreadable(self, raw: bytes, listed: dict[str, T]) -> str:
+        """An object that exists but cannot be read stays as it was known, if it was.
+
+        Returns its key; empty if that cannot be read, either.
+        """
         try:
             self._decode(raw)
         except UNREADABLE as error:
             partial = self._identify(raw, error)
         else:
-            return
+            return ""
         if partial is None:
-            return
+            return ""
         key = object_key(partial.metadata)
         known = self.store.get(key)
         if known is not None and known.metadata.uid == partial.metadata.uid:
             listed[key] = known
+        return key
 
     def _apply_bookmark(self, event: AnyEvent) -> None:
         try:
@@ -166,7 +171,7 @@ class LocalCopy(Generic[T]):
         try:
             handler(*objects)
         except InvalidQuantity as error:  # upstream does not even decode such an object
-            self._skip(key, error)
+            self._skip(key, error, self._unreadable)
         except Exception as error:
             log.error(
                 "A handler failed; continuing",
@@ -185,12 +190,13 @@ class LocalCopy(Generic[T]):
         except UNREADABLE:
             self._skip("an object without readable metadata", error)
             return None
-        self._skip(object_key(partial.metadata), error)
+        self._skip(object_key(partial.metadata), error, self._unreadable)
         return partial
 
-    def _skip(self, what: str, problem: object) -> None:
-        if what not in self._unreadable:
-            self._unreadable.add(what)
+    def _skip(self, what: str, problem: object, logged: set[str] | None = None) -> None:
+        logged = self._nameless if logged is None else logged
+        if what not in logged:
+            logged.add(what)
             log.warning(
                 "Skipped an object that cannot be read",
                 extra=kv(resource=self._resource.plural, object=what, err=problem),

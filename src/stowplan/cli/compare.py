@@ -71,6 +71,7 @@ def compare(
     `stowplan simulate`. A recording shows what the recorded scheduler decided. The other runs are
     compared with the first one. docs/compare.md explains the figures.
     """
+    from stowplan.recording.probe import recording_files
     from stowplan.sim.results.comparing import compare as compared
     from stowplan.sim.results.conditions import parse_condition
     from stowplan.sim.results.files import load, name_of, named, names_of, read_prices
@@ -81,7 +82,13 @@ def compare(
             f"--name gives {counted(len(names), 'name')} for {counted(len(files), 'run')}."
             " Fix: give it once for each file"
         )
-    check_output_files([(html, "--html"), (pods, "--pods")], inputs=[*files, prices])
+    for path in files:
+        if path.is_dir():
+            from stowplan.sim.sweep.folder import check_no_sweep
+
+            check_no_sweep(path)
+    read = [each for path in files for each in recording_files(path)]
+    check_output_files([(html, "--html"), (pods, "--pods")], inputs=[*read, prices])
     if pods is not None:
         from stowplan.sim.results.pod_table import check_format
 
@@ -90,11 +97,6 @@ def compare(
     for each in asked:
         each.check_runs(len(files))
     table = read_prices(prices) if prices is not None else {}
-    for path in files:
-        if path.is_dir():
-            from stowplan.sim.sweep.folder import check_no_sweep
-
-            check_no_sweep(path)
     runs = [load(path, prices=table) for path in files]
     whole = named(runs, names or map(name_of, files, runs))
     for_people = whole if names else named(runs, names_of(files, runs))

@@ -37,6 +37,7 @@ from stowplan.logs import configure
 from stowplan.logs.lines import fields_of
 from stowplan.output_file import LineFile, check_output_files
 from stowplan.present.tables import printable
+from stowplan.recording.probe import recording_files
 
 if TYPE_CHECKING:
     from stowplan.sim.scenarios import Options
@@ -129,7 +130,7 @@ def replay(
     logging.getLogger("stowplan").setLevel(logging.WARNING)
     check_output_files(
         [(decisions, "--decisions"), (html, "--html"), (result, "--result")],
-        inputs=(file, config_file, nodes, prices),
+        inputs=(*recording_files(file), config_file, nodes, prices),
     )
     if gates.is_enabled("DRADeviceTaintRules"):
         _warn_without_rules(file)
@@ -205,7 +206,6 @@ def _play(
                 writes_events=False,
                 draws=html is not None,
                 keeps_entries=html is not None or output is not None,
-                own_priorities=True,
                 observes=result is not None,
                 prices=known_prices,
             ),

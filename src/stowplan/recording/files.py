@@ -143,7 +143,7 @@ class Output:
             return
         files = files_in(self._path)
         # Older versions left empty files where a start failed: these count as no recording.
-        kept = set([each for each in files if each.stat().st_size][-self._rotation.keep :])
+        kept = set(list(filter(_has_content, files))[-self._rotation.keep :])
         for old in files:
             if old not in kept:
                 try:
@@ -232,6 +232,13 @@ class Output:
         if (latest := latest_name(self._path)) is not None and stem <= latest[0]:
             stem, number = latest[0], latest[1] + 1
         return self._path / (f"{stem}-{number}{SUFFIX}" if number > 1 else f"{stem}{SUFFIX}")
+
+
+def _has_content(path: Path) -> bool:
+    try:
+        return path.stat().st_size > 0
+    except OSError:  # deleted meanwhile
+        return False
 
 
 def _lock(handle: int) -> bool:

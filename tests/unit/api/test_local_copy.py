@@ -10,6 +10,7 @@ import pytest
 
 from stowplan.api.local_copy import LocalCopy
 from stowplan.api.objects import Pod
+from stowplan.api.paging import ListResult
 from stowplan.api.resources import PODS
 from stowplan.api.watch import RawEvent
 
@@ -48,4 +49,15 @@ def test_the_next_one_of_its_name_is_logged_again(
     copy.apply_event(_event("ADDED", "high"))
     copy.apply_event(end)
     copy.apply_event(_event("MODIFIED", "higher"))
+    assert len(caplog.records) == 2
+
+
+def test_names_that_a_list_does_not_show_are_forgotten(
+    copy: LocalCopy[Pod], caplog: pytest.LogCaptureFixture
+) -> None:
+    unreadable = _event("ADDED", "high")
+    for undecodable in ((bytes(unreadable.raw),), (bytes(unreadable.raw),), ()):
+        copy.apply_list(ListResult([], "1", undecodable))
+    assert len(caplog.records) == 1
+    copy.apply_event(unreadable)
     assert len(caplog.records) == 2

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from stowplan.errors import ConfigError
+from stowplan.recording import files
 from stowplan.recording.entries import FORMAT, Header
 from stowplan.recording.files import Output, Rotation
+from stowplan.recording.folder import files_in
 
 
 class SetClock:
@@ -291,3 +293,15 @@ def test_nothing_is_written_to_the_recording_of_another_cluster(tmp_path: Path) 
         f"{path}: exists and was recorded from another cluster. Fix: name another file"
     )
     assert path.read_bytes() == before
+
+
+def test_a_file_that_disappears_while_old_files_are_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = Output(tmp_path, clock=SetClock(1_767_323_045.0), rotation=Rotation(keep=1))
+    begin(output)
+    gone = tmp_path / "2025-12-31T000000Z.jsonl.gz"
+    monkeypatch.setattr(files, "files_in", lambda folder: [gone, *files_in(folder)])
+    rotate(output)
+    output.close()
+    assert names(tmp_path) == ["2026-01-02T030405Z-2.jsonl.gz"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from stowplan.testing.device_builders import (
 )
 from tests.unit.recording.test_bad_recordings import (
     COMMANDS,
+    END,
     HEADER,
     STORY,
     SYNCED,
@@ -73,6 +75,41 @@ def test_a_recording_is_not_overwritten(tmp_path: Path, stowplan: Run, option: s
         f"Error: {option} {path}: is read by this command. Fix: name another file\n",
     )
     assert path.read_bytes() == packed(*STORY)
+
+
+@pytest.mark.parametrize("option", ["--decisions", "--html", "--result"])
+def test_a_recording_of_a_folder_is_not_overwritten(
+    tmp_path: Path, stowplan: Run, option: str
+) -> None:
+    path = tmp_path / "2026-01-02T030405Z.jsonl.gz"
+    path.write_bytes(packed(*STORY))
+    command = "compare" if option == "--html" else "replay"
+    code, _, err = stowplan(command, tmp_path, option, path)
+    assert (code, "is read by this command" in err) == (2, True)
+    assert path.read_bytes() == packed(*STORY)
+    assert stowplan(command, tmp_path, option, tmp_path / "new")[0] == 0
+
+
+def test_a_pipe_is_refused(tmp_path: Path, stowplan: Run) -> None:
+    path = tmp_path / "r.jsonl.gz"
+    os.mkfifo(path)
+    for gates in ((), ("--feature-gates", "DRADeviceTaintRules=true")):
+        code, _, err = stowplan("replay", path, *gates)
+        assert (code, "is not a regular file" in err) == (2, True)
+
+
+def test_pods_with_priorities_as_a_step_of_a_scenario(tmp_path: Path, stowplan: Run) -> None:
+    """In a recording, pods say their priority themselves."""
+    important = pod("important", 1.0)
+    important["object"]["spec"] |= {"priority": 2_000_001_000}
+    normal = pod("normal", 2.0)
+    normal["object"]["spec"] |= {"priority": 1000, "preemptionPolicy": "Never"}
+    written(tmp_path, packed(HEADER, node(), SYNCED, important, normal, END))
+    scenario = tmp_path / "scenario.yaml"
+    scenario.write_text("steps:\n- workload: {trace: r.jsonl.gz}\n")
+    code, out, err = stowplan("simulate", scenario)
+    assert (code, err) == (0, ""), out
+    assert "2 of 2 pods bound" in out
 
 
 def test_a_recording_cut_off_before_its_nodes(tmp_path: Path, stowplan: Run) -> None:

@@ -20,7 +20,7 @@ from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.sim.gym.objects import KnownNode, PodReader, read_other
 from stowplan.sim.traces.model import Arrival, Disruption, Event, Json, Removal, Revision
-from stowplan.sim.traces.pod_changes import changeable, changed, resized
+from stowplan.sim.traces.pod_changes import changeable, revised
 from stowplan.workloads.kinds import find_resource
 
 
@@ -34,6 +34,8 @@ class Living:
     since: float
     #: How often it was lost and came again.
     lives: int = 0
+    #: It was cleaned up, and another pod of its name may arrive.
+    is_cleaned_up: bool = False
 
     @property
     def first_key(self) -> str:
@@ -83,6 +85,7 @@ class Population:
     def create(self, manifest: Json, run_s: float | None) -> None:
         match manifest["kind"]:
             case "Pod":
+                self._make_way(_key(manifest["metadata"]))
                 self._add_pod(manifest, manifest["metadata"]["name"], run_s)
             case "Node":
                 node = KnownNode.read(manifest)
@@ -105,13 +108,11 @@ class Population:
             self.create(manifest, None)
             return
         first_key, changes = _key(manifest["metadata"]), changeable(manifest)
-        living = self.living.get(self._renamed.get(first_key, first_key))
-        for known in [living] if living is not None else self.homeless:
-            if known.first_key == first_key:
-                before = changeable(known.manifest)
-                made = changed(known.manifest, before, changes)
-                known.manifest = resized(made, before, changes)
-        if living is None or living.first_key != first_key:
+        known = self._known(first_key)
+        if known is not None:
+            known.manifest = revised(known.manifest, changes)
+        _, living = self._present(first_key)
+        if living is None:
             return
         old = living.pod
         meta = old.metadata
@@ -127,14 +128,17 @@ class Population:
 
     def _remove(self, event: Removal) -> None:
         if event.kind == "Pod":
-            key = f"{event.namespace or 'default'}/{event.name}"
-            self.homeless = deque(each for each in self.homeless if each.first_key != key)
-            self._take_away(self._renamed.get(key, key))
+            first_key = f"{event.namespace or 'default'}/{event.name}"
+            known = self._known(first_key)
+            if event.is_clean_up and known is not None:
+                known.is_cleaned_up = True  # a pod that finishes is gone here
+            else:
+                self._remove_pod(first_key)
         elif event.kind == "Node":
             self._lose_all(event.name)
-            known = self._nodes.pop(event.name, None)
-            if known is not None:
-                self.handlers.delete_node(known.now())
+            node = self._nodes.pop(event.name, None)
+            if node is not None:
+                self.handlers.delete_node(node.now())
         else:
             resource = find_resource(event.api_version, event.kind)
             if resource is None or resource not in self._engine.looked_up():
@@ -143,6 +147,33 @@ class Population:
             there = shelf.get(event.name, event.namespace if resource.namespaced else "")
             if there is not None:
                 self.handlers.delete_object(resource, there)
+
+    def _make_way(self, key: str) -> None:
+        """Remove a pod that was cleaned up: another one of its name arrives."""
+        known = self._known(key)
+        if known is not None and known.is_cleaned_up:
+            self._remove_pod(key)
+
+    def _remove_pod(self, first_key: str) -> None:
+        if self.homeless:
+            self.homeless = deque(each for each in self.homeless if each.first_key != first_key)
+        key, living = self._present(first_key)
+        if living is not None:
+            self._take_away(key)
+
+    def _present(self, first_key: str) -> tuple[str, Living | None]:
+        """The key of a pod now, and the pod itself if it is in the cluster."""
+        key = self._renamed.get(first_key, first_key)
+        living = self.living.get(key)
+        if living is not None and living.first_key != first_key:
+            living = None  # the replacement of another pod has its name
+        return key, living
+
+    def _known(self, first_key: str) -> Living | None:
+        """A pod that is in the cluster, or will come again."""
+        _, living = self._present(first_key)
+        homeless = (each for each in self.homeless if each.first_key == first_key)
+        return living or next(homeless, None)
 
     def _disrupt(self, event: Disruption) -> None:
         known = self._nodes.get(event.node)
@@ -222,10 +253,16 @@ class Population:
                 self.homeless.append(living)
 
     def come_again(self, lost: Living) -> None:
-        lives = lost.lives + 1
-        name = f"{lost.manifest['metadata']['name']}-r{lives}"
+        lives, namespace = lost.lives, lost.pod.metadata.namespace
+        while True:
+            lives += 1
+            name = f"{lost.manifest['metadata']['name']}-r{lives}"
+            key = f"{namespace}/{name}"
+            if key not in self.living:  # the trace has pods of such names, too
+                break
         self._add_pod(lost.manifest, name, lost.run_s, lives)
-        self._renamed[lost.first_key] = f"{lost.pod.metadata.namespace}/{name}"
+        self.living[key].is_cleaned_up = lost.is_cleaned_up
+        self._renamed[lost.first_key] = key
 
     def _take_away(self, key: str) -> Living | None:
         living = self.living.pop(key, None)

@@ -147,24 +147,29 @@ class _Seen:
     def __init__(self, observer: RunObserver) -> None:
         self._observer = observer
         self._pods: dict[str, Pod] = {}
-        self._nodes: set[str] = set()
-        #: Pods and nodes that the list at a session's beginning has not shown yet.
-        self._unlisted: tuple[set[str], set[str]] = (set(), set())
+        #: The session that listed or changed each pod and each node last.
+        self._pods_seen: dict[str, int] = {}
+        self._nodes_seen: dict[str, int] = {}
+        self._session = 0
 
     def begin(self) -> None:
         """A session begins: with a list of everything."""
-        self._unlisted = (set(self._pods), set(self._nodes))
+        self._session += 1
 
     def _listed(self) -> None:
         """What the list did not show is gone since the last session."""
-        pods, nodes = self._unlisted
-        for pod in sorted(pods):
+        for pod in self._unlisted(self._pods_seen):
             if not self._pods.pop(pod).is_finished:
                 self._observer.pod_gone(pod)
-        for node in sorted(nodes):
-            self._nodes.discard(node)
+        for node in self._unlisted(self._nodes_seen):
             self._observer.node_gone(node)
-        self._unlisted = (set(), set())
+
+    def _unlisted(self, seen: dict[str, int]) -> list[str]:
+        """Remove and return what this session has not shown."""
+        names = sorted(name for name, session in seen.items() if session != self._session)
+        for name in names:
+            del seen[name]
+        return names
 
     def apply(self, change: Change) -> None:
         if change.type is EntryType.SYNCED:
@@ -174,23 +179,23 @@ class _Seen:
             return
         if thing.kind == "Node":
             node: Node = thing.struct
-            self._unlisted[1].discard(node.name)
             if change.type is EntryType.DELETED:
-                self._nodes.discard(node.name)
+                self._nodes_seen.pop(node.name, None)
                 self._observer.node_gone(node.name)
             else:
-                self._nodes.add(node.name)
+                self._nodes_seen[node.name] = self._session
                 self._observer.node_seen(node)
         elif thing.kind == "Pod":
             self._pod(change.type, thing.struct)
 
     def _pod(self, what: EntryType, pod: Pod) -> None:
         known = self._pods.get(pod.key)
-        self._unlisted[0].discard(pod.key)
         if what is EntryType.DELETED:
+            self._pods_seen.pop(pod.key, None)
             if self._pods.pop(pod.key, None) is not None:
                 self._observer.pod_gone(pod.key)
             return
+        self._pods_seen[pod.key] = self._session
         if known is not None and known.uid != pod.uid:
             self._observer.pod_gone(pod.key)
             known = None

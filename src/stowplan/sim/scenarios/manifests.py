@@ -19,6 +19,7 @@ from stowplan.errors import ConfigError
 from stowplan.judge.checking import check, complete, conformed
 from stowplan.judge.refusal import QuestionRefused
 from stowplan.sim.scenarios.actions import Json, Place
+from stowplan.sim.traces.manifests import SYSTEM_CLASSES, priority_class, priority_class_name
 from stowplan.workloads.fields import Fields, Located, read_documents
 from stowplan.workloads.kinds import find_resource, known_kinds
 
@@ -50,7 +51,7 @@ class Manifests:
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._classes: set[str] = set()
+        self._classes: set[str] = set(SYSTEM_CLASSES.values())
 
     def nodes(self, written: Sequence[Any], what: str) -> list[Json]:
         return [node for entry, at in _numbered(written, what) for node in self._node(entry, at)]
@@ -79,7 +80,7 @@ class Manifests:
         }
         new = sorted(needed.keys() - self._classes, key=lambda name: -needed[name])
         self._classes |= needed.keys()
-        return [priority_class(needed[name]) for name in new]
+        return [priority_class(name, needed[name]) for name in new]
 
     def _manifests(self, file: Path, entry: Any, at: str) -> list[Json]:
         if not isinstance(entry, dict):
@@ -129,20 +130,6 @@ class Manifests:
                 check_manifest(PODS, pod, entry, Place(self._file, fields.line(), at))
             pods.append(pod)
         return pods
-
-
-def priority_class(value: int) -> Json:
-    """Of pods that have a number: an API server wants a class for it."""
-    return {
-        "apiVersion": "scheduling.k8s.io/v1",
-        "kind": "PriorityClass",
-        "metadata": {"name": priority_class_name(value)},
-        "value": value,
-    }
-
-
-def priority_class_name(value: int) -> str:
-    return f"priority-{value}" if value >= 0 else f"priority-minus-{-value}"
 
 
 def check_manifest(kind: Kind, manifest: Json, written: Any, place: Place) -> None:

@@ -86,8 +86,6 @@ class Options:
     as_scheduler_perf: bool = False
     #: Beside `as_scheduler_perf`: a real control plane makes claims from templates.
     device_claims: bool = False
-    #: Pods say their priority themselves, as recorded ones do; on a real API server they cannot.
-    own_priorities: bool = False
     feature_gates: Mapping[str, bool] = field(default_factory=dict)
     #: For a kubeconfig.
     context: str | None = None
@@ -103,10 +101,6 @@ class Options:
     prices: Mapping[str, float] = field(default_factory=dict)
     #: Show the cluster in the web console, and keep it until Ctrl-C; only in real time.
     console: ConsoleOptions | None = None
-
-    @property
-    def says_priority(self) -> bool:
-        return self.as_scheduler_perf or self.own_priorities
 
 
 def run_scenario(
@@ -133,10 +127,10 @@ def _open(on: str, options: Options) -> AbstractAsyncContextManager[Target]:
             return virtual_target(
                 options.kubelet,
                 seed=options.seed,
-                compute_priority=not options.says_priority,
+                compute_priority=not options.as_scheduler_perf,
             )
         case "embedded":
-            return embedded_target(options.kubelet, compute_priority=not options.says_priority)
+            return embedded_target(options.kubelet, compute_priority=not options.as_scheduler_perf)
         case "real":
             return real_target(
                 as_scheduler_perf=options.as_scheduler_perf,

@@ -18,9 +18,11 @@ from stowplan.workloads.kinds import find_resource
 
 log = get_logger(__name__)
 
-#: Answers of the API server to an object that is not valid, or is there already.
+#: Answers of the API server to an object that is not valid, that admission rejects, or that is
+#: there already.
 _REFUSALS = (
     HTTPStatus.BAD_REQUEST,
+    HTTPStatus.FORBIDDEN,
     HTTPStatus.NOT_FOUND,
     HTTPStatus.CONFLICT,
     HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -41,13 +43,17 @@ class TraceObjects:
         try:
             await self.create(manifest)
         except ApiError as problem:
-            if not self._skips_refused or problem.status not in _REFUSALS:
-                raise
-            self._cluster.recording.counts[SKIPPED_ROWS] += 1
-            name = f"{manifest['kind']} {manifest['metadata']['name']}"
-            self._cluster.warn(f"{name} is left out: {problem}")
+            self.leave_out(manifest, problem)
             return False
         return True
+
+    def leave_out(self, manifest: Json, refusal: ApiError) -> None:
+        """Warn that an object is left out; raise the error if the trace does not allow that."""
+        if not self._skips_refused or refusal.status not in _REFUSALS:
+            raise refusal
+        self._cluster.recording.counts[SKIPPED_ROWS] += 1
+        name = f"{manifest['kind']} {manifest['metadata']['name']}"
+        self._cluster.warn(f"{name} is left out: {refusal}")
 
     async def create(self, manifest: Json) -> None:
         """Create the object; one of some kinds may exist."""

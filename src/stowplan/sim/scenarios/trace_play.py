@@ -125,7 +125,6 @@ class _Player:
             for number, event in enumerate(self._trace.events()):
                 await self._until(self._began + event.at)
                 await self._happen(event)
-                await self._pods.collect()
                 if number % _STRIDE == 0:
                     self._report()
             if self._trace.ends_at is None:
@@ -147,9 +146,12 @@ class _Player:
                 raise ConfigError(_no_such_node(each, there), where=where)
 
     async def _until(self, due: float) -> None:
-        """Let time pass; create pods that are lost meanwhile again at that moment."""
+        """Let time pass; create pods that are lost meanwhile again at that moment. Then delete
+        finished pods.
+        """
         while (pause := due - self._cluster.now()) > _MOMENT_S:
             await self._wait(pause)
+        await self._pods.collect()
 
     async def _wait(self, pause_s: float) -> None:
         """Wait for the end of the pause or a wake-up, and create lost pods again."""

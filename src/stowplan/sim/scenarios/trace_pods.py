@@ -2,8 +2,9 @@
 
 In the recorded or generated cluster a controller replaced each lost pod. So pods that are
 preempted, drained or lost with their node come back here, under a new name and with their whole
-duration. What must stay true: a pod costs a name and a reference while it lives, and nothing
-afterwards; events of a pod that was removed do not count for another one of its name.
+duration. A pod that was cleaned up after its end runs to its end here, too, and is deleted then.
+What must stay true: a pod costs a name and a reference while it lives, and nothing afterwards;
+events of a pod that was removed do not count for another one of its name.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from stowplan.sim.scenarios.cluster import Cluster
 from stowplan.sim.scenarios.timeline import EntryKind
 from stowplan.sim.scenarios.trace_objects import TraceObjects
 from stowplan.sim.traces.model import Arrival, Json, Removal
-from stowplan.sim.traces.pod_changes import changeable, changed, resized
+from stowplan.sim.traces.pod_changes import changeable, changed, resized, revised
 
 log = get_logger(__name__)
 
@@ -37,6 +38,8 @@ class _Living:
     arrival: Arrival
     name: str
     lives: int = 0
+    #: Delete it when it has finished.
+    is_cleaned_up: bool = False
 
 
 class TracePods:
@@ -57,8 +60,10 @@ class TracePods:
         self._replaces_lost = replaces_lost
         self._keeps_finished = keeps_finished
         self._on_change = on_change
-        #: Keys of finished pods, in the order of their ends.
-        self._ended: dict[str, None] = {}
+        #: Keys of finished pods with their keys at first, in the order of their ends; and those of
+        #: them to delete.
+        self._ended: dict[str, str] = {}
+        self._cleaned_up: list[str] = []
         self._living: dict[str, _Living] = {}
         #: Keys of pods that the trace has removed, until their deletion is heard. Another pod may
         #: have the name by then.
@@ -77,9 +82,11 @@ class TracePods:
     async def arrive(self, event: Arrival) -> None:
         metadata = event.manifest["metadata"]
         key = self._key(metadata)
+        await self._make_way(key)
         before = self._living.get(key)  # if the replacement of another pod has the name
         self._living[key] = _Living(event, metadata["name"])
         if await self._objects.accepts(event.manifest):
+            self._renamed.pop(key, None)  # of an earlier pod of this name
             self.arrived += 1
             self.ending += event.run_s is not None
         elif before is None:
@@ -88,45 +95,62 @@ class TracePods:
             self._living[key] = before
 
     async def remove(self, event: Removal) -> None:
-        """Remove a pod at once: its grace period was over when its deletion was recorded."""
+        """Remove a pod at once: its grace period was over when its deletion was recorded.
+
+        One that is cleaned up and still waits or runs is removed when it has finished.
+        """
         first_key = f"{self._cluster.place(event.namespace)}/{event.name}"
+        known = self._known(first_key)
+        if event.is_clean_up and known is not None:
+            known.is_cleaned_up = True
+        else:
+            await self._remove(first_key)
+
+    async def _make_way(self, key: str) -> None:
+        """Remove a pod that was cleaned up: another one of its name arrives."""
+        known = self._known(key)
+        if known is not None and known.is_cleaned_up:
+            await self._remove(key)
+
+    async def _remove(self, first_key: str) -> None:
         self.lost = [each for each in self.lost if self._first_key(each) != first_key]
         key, living = self._present(first_key)
-        self._renamed.pop(first_key, None)
-        namespace, name = key.split("/")
         if living is not None:
             del self._living[key]
             self._leaving.add(key)
             self.running.discard(key)
             self._cluster.recording.deleted_on_purpose.add(key)
+            self._renamed.pop(first_key, None)
+            await self._delete_pod(key)
         elif key in self._ended:
-            del self._ended[key]
-        else:
-            return
-        await self._delete_pod(namespace, name)
+            await self._delete_ended(key)
 
     def _present(self, first_key: str) -> tuple[str, _Living | None]:
-        """The key of a pod now, and the pod itself if it is in the cluster."""
+        """The key of a pod now, and the pod itself if it is in the cluster and has not finished."""
         key = self._renamed.get(first_key, first_key)
         living = self._living.get(key)
         if living is not None and self._first_key(living) != first_key:
             living = None  # the replacement of another pod has its name
         return key, living
 
+    def _known(self, first_key: str) -> _Living | None:
+        """A pod that has not finished: it is in the cluster, or will come again."""
+        _, living = self._present(first_key)
+        lost = (each for each in self.lost if self._first_key(each) == first_key)
+        return living or next(lost, None)
+
     async def revise(self, changes: Json) -> None:
         """Change a pod, and what comes again if it is lost; the API server may refuse."""
         changes = changeable(changes)
         first_key = self._key(changes["metadata"])
-        key, living = self._present(first_key)
-        lost = (each for each in self.lost if self._first_key(each) == first_key)
-        known = living or next(lost, None)
+        known = self._known(first_key)
         if known is None:
             return
         manifest = known.arrival.manifest
         before = changeable(manifest)
-        manifest = resized(changed(manifest, before, changes), before, changes)
-        known.arrival = replace(known.arrival, manifest=manifest)
+        key, living = self._present(first_key)
         if living is None:
+            known.arrival = replace(known.arrival, manifest=revised(manifest, changes))
             return
         namespace, name = key.split("/")
         put = partial(self._cluster.client.replace, PODS, name, namespace=namespace)
@@ -137,8 +161,12 @@ class TracePods:
             body = changed(there, before, changes)
             if body != there:
                 await put(body)
+            manifest = changed(manifest, before, changes)
+            known.arrival = replace(known.arrival, manifest=manifest)
             if (larger := resized(body, before, changes)) != body:
                 await put(larger, subresource="resize")
+                manifest = resized(manifest, before, changes)
+                known.arrival = replace(known.arrival, manifest=manifest)
         except ApiError as problem:
             log.info("Recorded change was refused", extra=kv(object=f"Pod {key}", err=str(problem)))
 
@@ -150,30 +178,48 @@ class TracePods:
     async def _replace(self, lost: _Living) -> None:
         manifest = lost.arrival.manifest
         spec = {key: value for key, value in manifest["spec"].items() if key != "nodeName"}
-        self.replaced += 1
+        first_key = self._first_key(lost)
         while True:
             lost.lives += 1
             name = f"{lost.name[:_KEPT_NAME]}-r{lost.lives}"
             metadata = {**manifest["metadata"], "name": name}
             key = self._key(metadata)
-            if key not in self._living:
-                self._living[key] = lost
-                self._renamed[self._first_key(lost)] = key
-                try:
-                    await self._objects.create({**manifest, "metadata": metadata, "spec": spec})
-                    return
-                except AlreadyExists:  # the trace has pods of such names, too
-                    del self._living[key]
+            if key in self._living:
+                continue
+            self._living[key] = lost
+            self._renamed[first_key] = key
+            try:
+                await self._objects.create({**manifest, "metadata": metadata, "spec": spec})
+            except ApiError as problem:
+                del self._living[key]
+                del self._renamed[first_key]
+                if isinstance(problem, AlreadyExists):  # the trace has pods of such names, too
+                    continue
+                self._objects.leave_out({**manifest, "metadata": metadata}, problem)
+                return
+            self.replaced += 1
+            return
 
     async def collect(self) -> None:
-        """Delete the oldest finished pods, as the controller of real clusters does."""
+        """Delete finished pods: those that were cleaned up, and the oldest of very many, as the
+        controller of real clusters does.
+        """
+        while self._cleaned_up:
+            await self._delete_ended(self._cleaned_up.pop(0))
         while len(self._ended) > self._keeps_finished:
-            key = next(iter(self._ended))
-            del self._ended[key]
-            await self._delete_pod(*key.split("/"))
+            await self._delete_ended(next(iter(self._ended)))
 
-    async def _delete_pod(self, namespace: str, name: str) -> None:
+    async def _delete_ended(self, key: str) -> None:
+        """Delete a finished pod, unless that was done."""
+        first_key = self._ended.pop(key, None)
+        if first_key is not None:
+            if self._renamed.get(first_key) == key:
+                del self._renamed[first_key]
+            await self._delete_pod(key)
+
+    async def _delete_pod(self, key: str) -> None:
         """Delete a pod without a grace period; it may be gone."""
+        namespace, name = key.split("/")
         pretend = self._cluster.target.pretend
         if pretend is not None:
             pretend.remove_pod(namespace, name)
@@ -197,10 +243,10 @@ class TracePods:
         if living is not None:
             del self._living[key]
             if kind is EntryKind.FINISHED:
-                if self._renamed:
-                    self._renamed.pop(self._first_key(living), None)
                 self.finished += 1
-                self._ended[key] = None
+                self._ended[key] = self._first_key(living) if living.lives else key
+                if living.is_cleaned_up:
+                    self._cleaned_up.append(key)
             elif self._replaces_lost:
                 self.lost.append(living)
         self._on_change(kind)

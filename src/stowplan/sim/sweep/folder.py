@@ -181,7 +181,8 @@ def _journal(path: Path) -> Iterator[_Line]:
         for text in read_lines(file, str(path)):
             with suppress(*UNREADABLE):
                 line = _decode_line(text)
-                if line == _Line.of(line.row, line.kept):
+                is_task = _KEY.fullmatch(str(line.row.get("task")))
+                if is_task and line == _Line.of(line.row, line.kept):
                     yield line
 
 

@@ -142,7 +142,6 @@ def _outcome(task: Task, log: DecisionLog) -> Outcome:
         writes_events=workload.file.endswith(".py"),
         # Expectations of scenarios read the entries.
         keeps_entries=workload.kind == "scenario",
-        own_priorities=workload.kind == "recording",
         verify_decisions=_VERIFIED,
         observes=True,
         prices=task.prices,

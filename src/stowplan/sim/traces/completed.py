@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from stowplan.sim.traces.manifests import priority_class, priority_class_name
 from stowplan.sim.traces.model import Json
 
 _CONTAINER: Final = {"name": "recorded", "image": "recorded"}
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
 #: Fields of a volume's spec that are no source.
 _NOT_SOURCES: Final = frozenset(
     [
@@ -37,8 +40,10 @@ def completed(recorded: Json) -> Json:
 
 
 def _pod(spec: Json) -> Json:
-    """The priority is a number here: classes are not recorded."""
+    """The class of the pod is the one that stands for its number: classes are not recorded."""
     made = {name: value for name, value in spec.items() if name != "priorityClassName"}
+    if (own := class_of(spec)) is not None:
+        made["priorityClassName"] = own["metadata"]["name"]
     volumes = made.get("volumes")
     if isinstance(volumes, list):
         made["volumes"] = [
@@ -52,8 +57,17 @@ def _pod(spec: Json) -> Json:
         ]
     affinity = made.get("affinity")
     if isinstance(affinity, dict):
-        made["affinity"] = _without_merged_keys(affinity)
+        made["affinity"] = {**affinity, **_without_merged_keys(affinity)}
     return made
+
+
+def class_of(spec: Json) -> Json | None:
+    """The PriorityClass that stands for a recorded pod's priority."""
+    value = spec.get("priority")
+    if value is None:
+        return None
+    preempts = spec.get("preemptionPolicy") != "Never"
+    return priority_class(priority_class_name(value, preempts=preempts), value, preempts=preempts)
 
 
 def _pod_volume(volume: Json) -> Json:
@@ -65,13 +79,20 @@ def _pod_volume(volume: Json) -> Json:
     return volume
 
 
-def _without_merged_keys(value: Any) -> Any:
-    """All terms below, `_unmerged`."""
-    if isinstance(value, list):
-        return [_without_merged_keys(each) for each in value]
-    if not isinstance(value, dict):
-        return value
-    return _unmerged({name: _without_merged_keys(each) for name, each in value.items()})
+def _without_merged_keys(affinity: Json) -> Json:
+    """Pod affinity and anti-affinity with all terms `_unmerged`; their types have been checked."""
+    made = {}
+    for side in ("podAffinity", "podAntiAffinity"):
+        if terms := affinity.get(side):
+            made[side] = dict(terms)
+            if required := terms.get(_REQUIRED):
+                made[side][_REQUIRED] = list(map(_unmerged, required))
+            if preferred := terms.get(_PREFERRED):
+                made[side][_PREFERRED] = [
+                    {**each, "podAffinityTerm": _unmerged(each.get("podAffinityTerm") or {})}
+                    for each in preferred
+                ]
+    return made
 
 
 def _unmerged(term: Json) -> Json:

@@ -26,6 +26,7 @@ from stowplan.sim.traces.manifests import (
     needs_one_of,
     node,
     priority_class,
+    priority_class_name,
     requests,
     taint,
     toleration,
@@ -135,7 +136,7 @@ class _Pods:
             yield namespace(name)
         values = {shape.priority for shape in self._shapes if shape.priority is not None}
         for value in sorted(values):
-            yield priority_class(_class_name(value), value)
+            yield priority_class(priority_class_name(value), value)
 
     def arrivals(self) -> Iterator[Arrival]:
         shapes, homes = list(self._shapes), list(self._homes)
@@ -235,7 +236,7 @@ def _spec(shape: _Shape) -> Json:
         "restartPolicy": "Never" if shape.finite else "Always",
     }
     if shape.priority is not None:
-        spec["priorityClassName"] = _class_name(shape.priority)
+        spec["priorityClassName"] = priority_class_name(shape.priority)
     if shape.selector:
         spec |= needs_one_of(dict(shape.selector))
     if shape.tolerations:
@@ -244,10 +245,6 @@ def _spec(shape: _Shape) -> Json:
         except ValueError as problem:
             raise BadRow(f"tolerations: {problem}") from None
     return spec
-
-
-def _class_name(value: int) -> str:
-    return f"priority-{value}" if value >= 0 else f"priority-minus-{-value}"
 
 
 def check_of(layout: Layout | None, of: str, file: Path) -> None:

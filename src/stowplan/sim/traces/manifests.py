@@ -19,6 +19,11 @@ GPU = "nvidia.com/gpu"
 IMAGE = "registry.k8s.io/pause:3.10"
 #: Namespaces that every cluster has.
 STANDING_NAMESPACES = frozenset({"default", "kube-node-lease", "kube-public", "kube-system"})
+#: Priority classes that every cluster has, by their numbers.
+SYSTEM_CLASSES = {
+    2_000_000_000: "system-cluster-critical",
+    2_000_001_000: "system-node-critical",
+}
 
 
 def plain(value: Any) -> Any:
@@ -92,6 +97,14 @@ def node(
 
 def namespace(name: str) -> Json:
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
+def priority_class_name(value: int, *, preempts: bool = True) -> str:
+    """The name of the class that stands for a number: an API server wants a class for it."""
+    if preempts and value in SYSTEM_CLASSES:
+        return SYSTEM_CLASSES[value]
+    name = f"priority-{value}" if value >= 0 else f"priority-minus-{-value}"
+    return name if preempts else f"{name}-never"
 
 
 def priority_class(name: str, value: int, *, preempts: bool = True) -> Json:

@@ -49,6 +49,8 @@ class Removal:
     kind: str
     namespace: str
     name: str
+    #: A pod that had finished was cleaned up: until it has finished here, it stays.
+    is_clean_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,12 @@ def changeable(pod: Json) -> Json:
     }
 
 
+def revised(pod: Json, after: Json) -> Json:
+    """The pod's manifest with a `changeable` part in place of its own."""
+    before = changeable(pod)
+    return resized(changed(pod, before, after), before, after)
+
+
 def changed(pod: Json, before: Json, after: Json) -> Json:
     """The pod with what differs between two `changeable` parts, except resources."""
     metadata, spec = pod["metadata"], dict(pod["spec"])

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stowplan.sim.traces.manifests import STANDING_NAMESPACES
+from stowplan.sim.traces.manifests import STANDING_NAMESPACES, SYSTEM_CLASSES
 from stowplan.sim.traces.model import Json
 
 #: Fields that only an API server may set.
@@ -29,7 +29,6 @@ _SERVERS_OWN = frozenset(
         "ownerReferences",
     }
 )
-_SYSTEM_CLASSES = ("system-cluster-critical", "system-node-critical")
 _NOT_OF_PODS = ("serviceAccount", "serviceAccountName")
 _SIMULATORS_RESULTS = "kube-scheduler-simulator.sigs.k8s.io/"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -84,7 +83,7 @@ def comes_by_itself(manifest: Json) -> bool:
     kind, name = manifest["kind"], manifest["metadata"]["name"]
     if kind == "Namespace":
         return name in STANDING_NAMESPACES
-    return kind == "PriorityClass" and name in _SYSTEM_CLASSES
+    return kind == "PriorityClass" and name in SYSTEM_CLASSES.values()
 
 
 def is_made_for_pod(recorded: Mapping[str, Any]) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from stowplan.api.objects import ObjectMeta
 from stowplan.clock import parse_rfc3339
 from stowplan.loader.files import read_lines
 from stowplan.loader.json_text import UNREADABLE, json_decoder
@@ -42,7 +43,14 @@ class _Resource(msgspec.Struct):
     resource: msgspec.Raw
 
 
+class _Identified(msgspec.Struct):
+    """An object of any kind."""
+
+    metadata: ObjectMeta = ObjectMeta()
+
+
 _decode_resource = json_decoder(_Resource)
+_decode_identified = json_decoder(_Identified)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,18 +94,19 @@ def _own(file: Path, broken: BrokenRows) -> Iterator[Line]:
     """A session that was appended after a restart goes on where the one before ended."""
     problems = Problems()
     number, latest, is_initial = 0, 0.0, True
-    there: dict[tuple[str, str, str], Json] = {}
-    for session in read_sessions(file, problems):
-        gone = dict(there)
+    #: The session that listed or changed each object last, by kind, namespace and name.
+    there: dict[tuple[str, str, str], int] = {}
+    for session_number, session in enumerate(read_sessions(file, problems)):
         for entry in session.entries:
             number += 1
             broken.at = latest = entry.at
             if entry.type is EntryType.GAP:
                 broken.gap(latest, entry.note)
             if entry.type is EntryType.SYNCED:
-                for identity in gone.values():
-                    yield Line(number, latest, "Delete", identity, is_whole=True)
-                gone, is_initial = {}, False
+                for key in [key for key, seen in there.items() if seen != session_number]:
+                    del there[key]
+                    yield Line(number, latest, "Delete", _identity(*key), is_whole=True)
+                is_initial = False
             try:
                 found = decoded(entry)
             except UNREADABLE as problem:
@@ -109,19 +118,23 @@ def _own(file: Path, broken: BrokenRows) -> Iterator[Line]:
             resource = {**found.manifest, "kind": kind.kind, "apiVersion": kind.api_version}
             meta = found.struct.metadata
             key = (kind.kind, meta.namespace, meta.name)
-            gone.pop(key, None)
             if entry.type is EntryType.DELETED:
                 there.pop(key, None)
             else:
-                there[key] = {
-                    "kind": kind.kind,
-                    "apiVersion": kind.api_version,
-                    "metadata": {"name": key[2], "namespace": key[1]},
-                }
+                there[key] = session_number
             event = _EVENTS[entry.type]
             yield Line(number, latest, event, completed(resource), True, is_initial)
     broken.refuse(problems.examples)
     yield Line(number, latest, "End", {}, is_whole=True)
+
+
+def _identity(kind: str, namespace: str, name: str) -> Json:
+    """What identifies an object that is gone."""
+    return {
+        "kind": kind,
+        "apiVersion": BY_KIND[kind].api_version,
+        "metadata": {"name": name, "namespace": namespace},
+    }
 
 
 def _simulators(file: Path, broken: BrokenRows) -> Iterator[Line]:
@@ -163,23 +176,24 @@ def _parsed(raw: str) -> tuple[float, str, Json]:
         raise ValueError(f"`event` is {event!r:.60}; expected Add, Update or Delete")
     if not isinstance(resource, dict):
         raise ValueError("`resource` is missing")
-    if event != "Delete":
-        _check_fields(raw, resource)
     try:
-        return parse_rfc3339(time), event, resource
+        at = parse_rfc3339(time)
     except (ValueError, OverflowError):
         raise ValueError(
             f"`time`: `{time:.60}` is not a time such as 2026-01-02T03:04:05Z"
         ) from None
+    _check_fields(raw, event, resource)
+    return at, event, resource
 
 
-def _check_fields(raw: str, resource: Json) -> None:
-    """Raise ValueError if fields of an object of a known kind have wrong types."""
+def _check_fields(raw: str, event: str, resource: Json) -> None:
+    """Raise ValueError for fields of wrong types: in the metadata, and all of known kinds."""
     kind = resource.get("kind")
-    if not isinstance(kind, str) or kind not in BY_KIND:
-        return
-    entry = Entry(0.0, EntryType.ADDED, kind, _decode_resource(raw).resource)
+    text = _decode_resource(raw).resource
+    entry = Entry(0.0, EntryType.ADDED, kind if isinstance(kind, str) else "", text)
     try:
-        decoded(entry)
+        _decode_identified(text)
+        if entry.kind in BY_KIND and event != "Delete":
+            decoded(entry)
     except UNREADABLE as problem:
         raise ValueError(unreadable(entry, problem)) from None

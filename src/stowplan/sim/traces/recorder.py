@@ -18,6 +18,8 @@ from typing import NamedTuple
 import msgspec
 
 from stowplan.sim.traces.amounts import seconds_text
+from stowplan.sim.traces.completed import class_of
+from stowplan.sim.traces.manifests import SYSTEM_CLASSES
 from stowplan.sim.traces.model import (
     RUN_SECONDS,
     Arrival,
@@ -63,6 +65,8 @@ class _Facts:
     left_out: int = 0
     pods: int = 0
     nodes: int = 0
+    #: PriorityClasses for the numbers of pods, by name.
+    classes: dict[str, Json] = field(default_factory=dict)
     ends_at: float | None = None
 
 
@@ -117,8 +121,12 @@ def _learn(facts: _Facts, line: Line) -> None:
         facts.pods += phase not in _FINISHED
     if phase == "Running" and life.started is None:
         life.started = line.at
-    if phase in _FINISHED and life.finished is None:
+    # A pod that is deleted while it runs has a final phase, too.
+    is_deleted = line.resource["metadata"].get("deletionTimestamp") is not None
+    if phase in _FINISHED and life.finished is None and not is_deleted:
         life.finished = line.at
+    if line.is_whole and (own := class_of(line.resource.get("spec") or {})) is not None:
+        facts.classes[own["metadata"]["name"]] = own
 
 
 def _is_of_cluster(line: Line, event: Arrival) -> bool:
@@ -162,6 +170,8 @@ class _Walk:
         self._without = without
 
     def objects(self) -> Iterator[Json]:
+        for name in sorted(self._facts.classes.keys() - SYSTEM_CLASSES.values()):
+            yield self._facts.classes[name]
         for line, event in self._changes():
             if not line.is_initial:
                 return
@@ -195,7 +205,10 @@ class _Walk:
                 is_gone = True
             if is_gone:
                 if there.pop(key, None) is not None:
-                    yield line, Removal(line.at, made["apiVersion"], *key)
+                    assert known is not None
+                    life = self._facts.lives.get(known.identity)
+                    has_finished = life is not None and life.finished is not None
+                    yield line, Removal(line.at, made["apiVersion"], *key, has_finished)
                 known = None
             if line.event == "Delete":
                 continue

@@ -248,3 +248,42 @@ def test_a_pod_on_a_node_that_nobody_knows_is_not_shown() -> None:
     env = ClusterEnv(trace_of([some_node("a")], events))
     *_, observation = play(env, first)[-1]
     assert observation["requested"].tolist() == [[2, 2, 2]]
+
+
+def test_pods_of_the_trace_keep_the_names_of_replacements() -> None:
+    """`web` comes again as `web-r2`, and its removal is not that of `web-r1`."""
+    events: list[Event] = [
+        some_pod(0, "web"),
+        some_pod(0, "web-r1"),
+        Disruption(10, "drain", "a"),
+        Removal(20, "v1", "Pod", "default", "web"),
+        some_pod(30, "end"),
+        some_pod(40, "last"),
+    ]
+    env = ClusterEnv(trace_of([some_node("a"), some_node("b")], events))
+    env.reset(seed=0)
+    for node in (0, 1, 1, 1):
+        env.step(node)
+    assert standing(env) == {"web-r1": "b", "end": "b"}
+
+
+def test_a_pod_that_was_cleaned_up_runs_to_its_end() -> None:
+    """A pod that is to run 50 s is cleaned up after 10; another one of its name takes its place."""
+    events: list[Event] = [
+        some_pod(0, "job", run_s=50.0),
+        some_pod(0, "daily", run_s=50.0),
+        Removal(10, "v1", "Pod", "default", "job", is_clean_up=True),
+        Removal(10, "v1", "Pod", "default", "daily", is_clean_up=True),
+        some_pod(20, "daily", cpu_milli=2000),
+        some_pod(40, "later"),
+        some_pod(60, "end"),
+        some_pod(70, "last"),
+    ]
+    env = ClusterEnv(trace_of([some_node("a")], events))
+    _, info = env.reset(seed=0)
+    seen, is_over = {}, False
+    while not is_over:
+        seen[info["pod"]] = standing(env)
+        _, _, is_over, _, info = env.step(0)
+    assert seen["default/later"] == {"job": "a", "daily": "a"}
+    assert seen["default/end"] == {"daily": "a", "later": "a"}

@@ -11,7 +11,7 @@ import pytest
 
 from stowplan.errors import ConfigError
 from stowplan.sim.results.comparing import FIGURES
-from stowplan.sim.sweep.folder import JOURNAL, opened, read_results
+from stowplan.sim.sweep.folder import JOURNAL, _Line, opened, read_results
 from stowplan.sim.sweep.page import dots, page_of
 from stowplan.sim.sweep.playing import Played
 from stowplan.sim.sweep.table import (
@@ -297,3 +297,17 @@ def test_a_damaged_row_is_an_error(tmp_path: Path, before: str, after: str, why:
         read_results(tmp_path)
     assert str(refused.value).startswith(f"{path}: {why}")
     assert str(refused.value).endswith("Fix: run the sweep again; finished tasks are kept")
+
+
+@pytest.mark.parametrize("forged", [{}, {"task": ["a"]}, {"task": "../a"}])
+def test_a_line_without_the_key_of_a_task_does_not_count(
+    tmp_path: Path, forged: dict[str, Any]
+) -> None:
+    """Its digest is right."""
+    with opened(tmp_path) as folder:
+        folder.add(Played("a", row("a")))
+    line = msgspec.json.encode(_Line.of(forged, {}))
+    journal = tmp_path / JOURNAL
+    journal.write_bytes(journal.read_bytes() + line + b"\n")
+    with opened(tmp_path) as folder:
+        assert folder.row(task("a")) == row("a")

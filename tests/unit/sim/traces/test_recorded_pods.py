@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,12 +59,14 @@ def deleted(kind: str, name: str, at: float) -> Json:
 class Played:
     """A replay."""
 
-    def __init__(self, stowplan: Stowplan, folder: Path, *lines: Json) -> None:
+    def __init__(
+        self, stowplan: Stowplan, folder: Path, *lines: Json, options: Sequence[str | Path] = ()
+    ) -> None:
         self.recording = folder / "r.jsonl.gz"
         self.recording.write_bytes(packed(HEADER, *lines))
         result, log = folder / "result.json", folder / "log.jsonl"
         code, self.out, self.err = stowplan(
-            "replay", self.recording, "--result", result, "--decisions", log
+            "replay", self.recording, "--result", result, "--decisions", log, *options
         )
         assert code == 0, self.out
         self.run: Run = load(result)
@@ -325,6 +328,31 @@ def test_objects_that_cannot_be_created_are_left_out(stowplan: Stowplan, tmp_pat
         "Warning: CSINode a is left out: the server could not find the requested resource",
         'Warning: Node b is left out: nodes "b" already exists',
     ]
+
+
+def test_a_replacement_that_is_refused_is_left_out(stowplan: Stowplan, tmp_path: Path) -> None:
+    """A refused change has no effect on the replacement; without its namespace there is none."""
+    team = {"metadata": {"name": "team"}}
+    homeless = pod("q", 1.0, uid="2")
+    homeless["object"]["metadata"]["namespace"] = "team"
+    bad = [{"key": "", "operator": "Equal"}]
+    played = Played(
+        stowplan,
+        tmp_path,
+        node("a"),
+        entry(0.0, "Namespace", team, "ADDED"),
+        SYNCED,
+        pod("p", 1.0),
+        homeless,
+        pod("p", 2.0, what="MODIFIED", tolerations=bad),
+        entry(3.0, "Namespace", team, "DELETED"),
+        deleted("Node", "a", 5.0),
+        node("b", 8.0),
+        END,
+    )
+    assert played.err == 'Warning: Pod q-r1 is left out: namespaces "team" not found\n'
+    assert played.life("p-r1").node == "b"
+    assert "team/q-r1" not in played.run.pods
 
 
 def test_odd_objects_of_hand_made_recordings(stowplan: Stowplan, tmp_path: Path) -> None:

@@ -213,3 +213,23 @@ def test_any_json_is_used_or_counted(tmp_path: Path, values: list[Any]) -> None:
     assert trace.reading.read + trace.reading.left_out + trace.reading.broken == 1 + len(values)
     made = list(trace.events())
     assert [event.at for event in made] == sorted(event.at for event in made)
+
+
+@pytest.mark.parametrize(
+    ("event", "kind", "metadata"),
+    [
+        ("Delete", "Pod", {"namespace": []}),
+        ("Delete", "ResourceClaim", {"ownerReferences": True}),
+        ("Add", "DaemonSet", {"namespace": ["a"]}),
+        ("Update", "CronJob", {"labels": [1]}),
+    ],
+)
+def test_metadata_of_wrong_types_is_a_broken_line(
+    tmp_path: Path, event: str, kind: str, metadata: dict[str, Any]
+) -> None:
+    bad = line("10:00:00", event, kind, "x", metadata={"name": "x", **metadata})
+    file = tmp_path / "recording.jsonl"
+    file.write_text("\n".join((bad, line("10:00:01", "Add", "Node", "n"))))
+    trace = read_recording(file, skip_broken=True)
+    assert trace.reading.broken == 1
+    assert [type(event) for event in trace.events()] == [Arrival]
