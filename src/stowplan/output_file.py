@@ -2,19 +2,24 @@
 
 `check_output_file` refuses a file that cannot be written before the work begins, for every
 `--html`, `--json` and the like; `check_output_files` also refuses one file for two options. They
-leave no file behind. `LineFile` is for output that grows with the work.
+leave no file behind. `LineFile` is for output that grows with the work, `write_file` for all else.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from stowplan.errors import ConfigError
+
+#: Errors of a file that can be written and not be replaced: in a folder of others, or mounted.
+_NOT_REPLACED: Final = (errno.EACCES, errno.EPERM, errno.EBUSY)
 
 
 def unwritable(where: str | Path, problem: OSError) -> ConfigError:
@@ -26,6 +31,31 @@ def unwritable(where: str | Path, problem: OSError) -> ConfigError:
         " account can write",
         where=str(where),
     )
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file, or replace it: a full disk leaves the old one. Raises ConfigError."""
+    try:
+        if path.exists() and not path.is_file():  # a device or a pipe
+            path.write_bytes(content)
+            return
+        _replace(path.resolve(), content)
+    except OSError as problem:
+        raise unwritable(path, problem) from None
+
+
+def _replace(path: Path, content: bytes) -> None:
+    part = path.with_name(f".{os.getpid()}.part")
+    try:
+        part.write_bytes(content)
+        if path.exists():
+            part.chmod(stat.S_IMODE(path.stat().st_mode))
+        part.replace(path)
+    except OSError as problem:
+        part.unlink(missing_ok=True)
+        if problem.errno not in _NOT_REPLACED:
+            raise
+        path.write_bytes(content)
 
 
 class LineFile:

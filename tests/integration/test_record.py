@@ -203,7 +203,7 @@ def test_a_folder_gets_files_that_are_whole_each_and_the_oldest_go(
         wait_for("a file", lambda: list(folder.glob("*.jsonl.gz")))
         first = min(folder.glob("*.jsonl.gz"))
         wait_for("the first file to be deleted", lambda: not first.exists())
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(signal.SIGHUP)  # the terminal was closed
         told, _ = process.communicate(timeout=30)
     assert re.fullmatch(rf"{folder}: \d+ entries in [3-9] files, \d\.\d KiB\n", told), told
     kept = sorted(folder.glob("*.jsonl.gz"))
@@ -524,3 +524,14 @@ def test_mistakes_are_told_in_a_line(server: EmbeddedServer, tmp_path: Path) -> 
         assert "Traceback" not in done.stderr
     together = run("replay", str(junk), "--follow", "--speed", "1x")
     assert "--speed: cannot be combined with --follow" in together.stderr
+
+
+def test_a_recorder_whose_file_is_deleted_fails(server: EmbeddedServer, tmp_path: Path) -> None:
+    stage, path = Stage(server), tmp_path / "r.jsonl.gz"
+    stage.node("a")
+    with recorder(server.kubeconfig_path, path) as process:
+        wait_for("the snapshot", lambda: EntryType.SYNCED in [e.type for e in entries(path)])
+        path.unlink()
+        _, told = process.communicate(timeout=30)
+    assert process.returncode == 2
+    assert f"Error: {path}: was deleted while it was written, so nothing is recorded." in told

@@ -425,6 +425,30 @@ def test_mistakes_are_one_line(folder: Path, arguments: list[str], problem: str)
     assert not (folder / "sweep-results").exists(), "nothing was run"
 
 
+def test_ctrl_c_on_dask_is_told_in_one_line(folder: Path) -> None:
+    """A terminal sends it to the workers, too."""
+    (folder / "hold").touch()
+    (folder / "scenario.py").write_text(HELD)
+    (folder / "sweep.yaml").write_text("workloads: [{scenario: scenario.py}]\n")
+    process = subprocess.Popen(
+        [*STOWPLAN, "sweep", "sweep.yaml", "--dask", "local", "--workers", "1"],
+        cwd=folder,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        wait_for("the task to begin", (folder / "held").exists)
+        os.killpg(process.pid, signal.SIGINT)
+        (folder / "hold").unlink()
+        _, told = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    lines = [line for line in told.splitlines() if line and not line.startswith("0/1 tasks")]
+    assert len(lines) == 1, told
+    assert lines[0].startswith("interrupted; 0 of 1 tasks are finished")
+
+
 def test_without_dask_there_is_the_command_that_installs_it(folder: Path) -> None:
     (folder / "distributed.py").write_text("raise ModuleNotFoundError('no', name='distributed')\n")
     done = sweep(folder, "sweep.yaml", "--dask", "local", code=2)

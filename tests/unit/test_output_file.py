@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from click.testing import CliRunner
 
 from stowplan.cli.main import cli
 from stowplan.errors import ConfigError
-from stowplan.output_file import LineFile, check_output_file, check_output_files
+from stowplan.output_file import LineFile, check_output_file, check_output_files, write_file
 
 
 def refusal(path: Path) -> str:
@@ -89,3 +90,44 @@ def test_lines_that_are_flushed_can_be_read_at_once(tmp_path: Path) -> None:
         assert path.read_text() == "line\n"
     with pytest.raises(ConfigError, match=r"is a folder|Is a directory"):
         LineFile(tmp_path)
+
+
+def test_a_file_is_replaced_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a full disk, the old file stays."""
+    path = tmp_path / "page.html"
+    path.write_text("old")
+    path.chmod(0o640)
+    link = tmp_path / "link.html"
+    link.symlink_to(path)
+    write_file(link, b"new")
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("new", 0o640)
+    assert link.is_symlink()
+
+    def full(part: Path, content: bytes) -> int:
+        part.touch()
+        raise OSError(errno.ENOSPC, "full", str(part))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_bytes", full)
+        with pytest.raises(ConfigError, match=r"page\.html: cannot be written: No space left"):
+            write_file(path, b"newer")
+    assert path.read_text() == "new"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["link.html", "page.html"]
+
+
+@pytest.mark.parametrize("number", [errno.EBUSY, errno.EACCES])
+def test_a_file_that_cannot_be_replaced_is_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Such as a file that is mounted into a container."""
+    path = tmp_path / "page.html"
+    path.write_text("old")
+
+    def busy(part: Path, target: Path) -> Path:
+        raise OSError(number, "busy", str(target))
+
+    monkeypatch.setattr(Path, "replace", busy)
+    write_file(path, b"new")
+    assert path.read_text() == "new"
+    assert [each.name for each in tmp_path.iterdir()] == ["page.html"]
+    write_file(Path(os.devnull), b"new")

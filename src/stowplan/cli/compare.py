@@ -11,6 +11,7 @@ import click
 from stowplan.cli.options import NamedPath, file_option, html_option
 from stowplan.cli.played import write
 from stowplan.cli.tables import OutputFormat, output_option, print_object
+from stowplan.errors import ConfigError
 from stowplan.output_file import check_output_files
 from stowplan.present.tables import counted, printable
 
@@ -97,12 +98,13 @@ def compare(
     for each in asked:
         each.check_runs(len(files))
     table = read_prices(prices) if prices is not None else {}
+    results = _check_prices(prices, files)
     runs = [load(path, prices=table) for path in files]
     whole = named(runs, names or map(name_of, files, runs))
     for_people = whole if names else named(runs, names_of(files, runs))
     comparison = compared(for_people if output is None else whole)
     failed = [text for each in asked for text in each.failures(comparison)]
-    for text in _warnings(comparison, prices):
+    for text in _warnings(comparison, results):
         click.echo(f"Warning: {printable(text)}", err=True)
     if output is None:
         click.echo(text_of(comparison), nl=False)
@@ -122,19 +124,33 @@ def compare(
     return EXIT_FAILED if failed else 0
 
 
-def _warnings(comparison: Comparison, prices: Path | None) -> Iterator[str]:
+def _check_prices(prices: Path | None, files: Sequence[Path]) -> list[Path]:
+    """The results among the files, if there are prices. Raises ConfigError if all are results."""
+    from stowplan.recording.probe import is_recording
+
+    results = [path for path in files if prices is not None and not is_recording(path)]
+    if prices is not None and len(results) == len(files):
+        raise ConfigError(
+            "is for recordings, and there is none: results have the prices that they were written"
+            " with. Fix: give --prices to the `replay` or `simulate` that writes them",
+            where="--prices",
+        )
+    return results
+
+
+def _warnings(comparison: Comparison, results: Sequence[Path]) -> Iterator[str]:
     from stowplan.sim.results.comparing import few_shared_pods
-    from stowplan.sim.results.conditions import unpriced_types
+    from stowplan.sim.results.conditions import WITHOUT_PRICES, unpriced_types
 
     first, *others = comparison.runs
     for run in others:
         if text := few_shared_pods(first, run):
             yield text
+    for path in results:
+        yield f"--prices is not used for {path}, a result: it has the prices it was written with"
+    has_costs = any(run.has_prices for run in comparison.runs)
     for run in comparison.runs:
         if run.unpriced:
             yield f"{run.name}: no price for {unpriced_types(run)}; these nodes cost nothing"
-        elif prices is not None and not run.has_prices:
-            yield (
-                f"{run.name}: no node has a price. --prices is for recordings. Fix: for a result,"
-                " give --prices to the `replay` or `simulate` that writes it"
-            )
+        elif has_costs and not run.has_prices:
+            yield f"{run.name}: {WITHOUT_PRICES}"

@@ -14,7 +14,7 @@ import click
 from stowplan.cli.options import file_option
 from stowplan.cli.tables import OutputFormat, print_object, print_table
 from stowplan.errors import ConfigError
-from stowplan.output_file import LineFile, unwritable
+from stowplan.output_file import LineFile, write_file
 from stowplan.present.pipes import is_stdout_closed
 from stowplan.present.tables import counted, printable
 
@@ -156,7 +156,4 @@ def print_data(outcomes: Sequence[Outcome], output: OutputFormat, with_timeline:
 
 
 def write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, "utf-8")
-    except OSError as problem:
-        raise unwritable(path, problem) from None
+    write_file(path, text.encode())

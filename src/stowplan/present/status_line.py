@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, TextIO
 
 #: How often a line is redrawn, and how often a plain line is written to a log.
@@ -69,8 +70,9 @@ class StatusLine:
             self._write(_ERASE)
 
     def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+        with suppress(OSError):  # progress that cannot be shown must not end the work
+            self._stream.write(text)
+            self._stream.flush()
 
 
 def format_elapsed(seconds: float) -> str:

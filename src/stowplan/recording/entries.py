@@ -73,16 +73,18 @@ class Header(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw
         return self.key_id == key_id and (self.names == "hashed") == bool(key_id)
 
 
-def different_names(old: Header, new: Header) -> str:
-    """How the names in two adjacent sessions differ, as a predicate; empty if they match."""
+def mismatch(old: Header, new: Header) -> str:
+    """Why two adjacent sessions cannot be read as one recording; empty if they can."""
+    if old.cluster and new.cluster and old.cluster != new.cluster:
+        return "they are of different clusters"
     if old.names != new.names:
-        return "are hashed in only one of them"
+        return "their names are hashed in only one of them"
     if new.names != "hashed":
         return ""
     is_same = old.key_id == new.key_id
     if not old.key_id and not new.key_id:
         is_same = new.continues != "" and new.continues == old.session
-    return "" if is_same else "are hashed with different keys"
+    return "" if is_same else "their names are hashed with different keys"
 
 
 class Entry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):

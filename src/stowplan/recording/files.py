@@ -19,7 +19,7 @@ from typing import IO, Final
 from stowplan.clock import Clock, rfc3339
 from stowplan.errors import ConfigError
 from stowplan.logs import get_logger, kv
-from stowplan.recording.entries import Header, different_names, header_line
+from stowplan.recording.entries import Header, header_line, mismatch
 from stowplan.recording.folder import (
     SUFFIX,
     UNFINISHED,
@@ -107,9 +107,19 @@ class Output:
 
     @property
     def is_due(self) -> bool:
+        """Whether to rotate. Raises ConfigError if a file that is not rotated was deleted."""
+        is_deleted = self._file is not None and not os.fstat(self._file.fileno()).st_nlink
         rotation = self._rotation
-        return rotation is not None and (
-            self.written >= rotation.size
+        if rotation is None:
+            if is_deleted:
+                raise ConfigError(
+                    "was deleted while it was written, so nothing is recorded. Fix: record again",
+                    where=str(self._path),
+                )
+            return False
+        return (
+            is_deleted
+            or self.written >= rotation.size
             or 0 < rotation.after_s <= self._clock.monotonic() - self._opened_at
         )
 
@@ -268,9 +278,9 @@ def check_continues(path: Path, *, key_id: str, cluster: str = "") -> None:
         return
     header: Header | None = None
     for each in headers_in(path):
-        if header is not None and (differ := different_names(header, each)):
+        if header is not None and (differ := mismatch(header, each)):
             raise ConfigError(
-                f"exists and has sessions whose names {differ}. Fix: name another file",
+                f"exists and its sessions do not go together: {differ}. Fix: name another file",
                 where=str(path),
             )
         header = each
@@ -313,8 +323,8 @@ def warning_of_older_files(folder: Path, *, key_id: str, cluster: str = "") -> s
                 if not cluster or header.cluster in ("", cluster):
                     return ""
                 return (
-                    f"{folder} has older files, such as {file.name}, of another cluster: commands"
-                    " that read the folder take both for one. Fix: record to a new folder"
+                    f"{folder} has older files, such as {file.name}, of another cluster, which"
+                    " cannot be read together with the new ones. Fix: record to a new folder"
                 )
             how, remedy = "in only some of them", ""
             if key_id and header.names == "hashed":

@@ -3,8 +3,8 @@
 A recording is a file, or a folder of rotated files. A file may be cut off by a kill, damaged on
 disk, appended to after a restart, or fabricated. All readable lines are read. Everything that may
 be missing is an entry of type GAP, so all readers report the same gaps. Rejected are only files
-that are not recordings, have another format or no readable snapshot, and sessions whose names do
-not match because they are hashed with different keys.
+that are not recordings, have another format or no readable snapshot, and sessions that do not go
+together: of other clusters, or with names that are hashed with different keys.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stowplan.recording.entries import (
     EntryType,
     ForeignVersion,
     Header,
-    different_names,
+    mismatch,
     parse_line,
 )
 from stowplan.recording.gzip_lines import Damage, Unfinished, WrongChecksum, read_lines
@@ -147,7 +147,7 @@ class _Reader:
 
     def _begin(self, header: Header) -> list[Entry]:
         if self._header is not None:
-            self._check_names(self._header, header)
+            self._check_together(self._header, header)
         before = self._times.latest
         self._times.begin(header)
         note = self._pause(header, before, self._times.latest)
@@ -155,26 +155,26 @@ class _Reader:
         self._header, self._header_file = header, self._file
         return [self._gap(note)] if note else []
 
-    def _check_names(self, old: Header, new: Header) -> None:
+    def _check_together(self, old: Header, new: Header) -> None:
         """Raise ConfigError if equal names do not match: nodes and pods would be there twice."""
-        differ = different_names(old, new)
+        differ = mismatch(old, new)
         if not differ:
             return
         if self._file == self._header_file:
             which, fix = "its sessions", "give another recording"
         else:
-            # Of several keys: moving the files before the last one is enough to read the rest.
+            # If there are several: moving the files before the last one is enough to read the rest.
             last, first, differ = self._last_boundary(old, new)
             which = f"{last.name} and {first.name}"
             fix = f"move the files up to {last.name} to another folder"
         raise ConfigError(
-            f"{which} cannot be read together: their names {differ}. Fix: {fix}",
+            f"{which} cannot be read together: {differ}. Fix: {fix}",
             where=str(self._path),
         )
 
     def _last_boundary(self, old: Header, new: Header) -> tuple[Path, Path, str]:
-        """The last two adjacent files whose names differ, and how; these headers do already."""
-        boundary = (self._header_file, self._file, different_names(old, new))
+        """The last two adjacent files that do not go together, and why; these headers do not."""
+        boundary = (self._header_file, self._file, mismatch(old, new))
         last, before = self._file, new
         files = recording_files(self._path)
         for file in files[files.index(last) + 1 :]:
@@ -182,7 +182,7 @@ class _Reader:
             with suppress(ConfigError):  # of another format
                 header = first_header(file)
             if header is not None:
-                if differ := different_names(before, header):
+                if differ := mismatch(before, header):
                     boundary = (last, file, differ)
                 last, before = file, header
         return boundary

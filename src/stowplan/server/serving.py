@@ -419,5 +419,8 @@ def stop_on_signals(stop: asyncio.Event) -> None:
         elif loop.time() - stopped_at > _ONE_SIGNAL_S:
             os._exit(1)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as nohup has it
+        numbers.append(signal.SIGHUP)
+    for number in numbers:
         loop.add_signal_handler(number, on_signal)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -81,3 +83,13 @@ def test_a_long_line_is_cut_so_that_it_can_be_erased() -> None:
 )
 def test_elapsed_time(seconds: float, text: str) -> None:
     assert format_elapsed(seconds) == text
+
+
+def test_a_stream_that_cannot_be_written_ends_nothing() -> None:
+    with Path("/dev/full").open("w") as full:
+        line = StatusLine(full, is_live=True)
+        line.draw("50%")
+        line.erase()
+        line.say("done")
+        with suppress(OSError):  # what is left in its buffer
+            full.close()

@@ -305,3 +305,25 @@ def test_a_file_that_disappears_while_old_files_are_deleted(
     rotate(output)
     output.close()
     assert names(tmp_path) == ["2026-01-02T030405Z-2.jsonl.gz"]
+
+
+def test_a_file_that_is_deleted_while_it_is_written(tmp_path: Path) -> None:
+    """A folder gets a new file; without one, nothing more would be recorded."""
+    clock = SetClock(1_767_323_045.0)
+    rotated = Output(tmp_path / "folder", clock=clock, rotation=Rotation())
+    begin(rotated)
+    due = [rotated.is_due]
+    rotated.current.unlink()
+    due.append(rotated.is_due)
+    assert due == [False, True]
+    rotate(rotated)
+    rotated.close()
+    assert names(tmp_path / "folder") == ["2026-01-02T030405Z.jsonl.gz"]
+
+    single = Output(tmp_path / "r.jsonl.gz", clock=clock)
+    begin(single)
+    assert not single.is_due
+    single.current.unlink()
+    with pytest.raises(ConfigError, match=r"r\.jsonl\.gz: was deleted while it was written"):
+        _ = single.is_due
+    single.close()

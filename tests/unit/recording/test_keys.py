@@ -27,8 +27,8 @@ FIRST: Final = "2026-01-02T030405Z.jsonl.gz"
 SECOND: Final = "2026-01-02T040405Z.jsonl.gz"
 ROTATED: Final = {"at": 9.5, "type": "END", "note": "rotated"}
 HASHED: Final = {"names": "hashed", "session": "s1", "keyId": "k1"}
-OTHER_KEYS: Final = "are hashed with different keys"
-ONE_ONLY: Final = "are hashed in only one of them"
+OTHER_KEYS: Final = "their names are hashed with different keys"
+ONE_ONLY: Final = "their names are hashed in only one of them"
 
 
 def session(**header: str) -> list[Json]:
@@ -57,16 +57,17 @@ def read(path: Path) -> int:
         # files of older versions
         ({"names": "hashed"}, {"names": "hashed"}, OTHER_KEYS),
         ({"names": "hashed", "session": "s1"}, {"names": "hashed", "continues": "s0"}, OTHER_KEYS),
+        ({"cluster": "c1"}, {"cluster": "c2"}, "they are of different clusters"),
     ],
 )
-def test_sessions_whose_names_do_not_match_are_refused(
+def test_sessions_that_do_not_go_together_are_refused(
     tmp_path: Path, first: Json, second: Json, differ: str
 ) -> None:
     folder = folder_of(tmp_path / "r", first, second)
     with pytest.raises(ConfigError) as refused:
         read(folder)
     assert str(refused.value) == (
-        f"{folder}: {FIRST} and {SECOND} cannot be read together: their names {differ}. Fix: move"
+        f"{folder}: {FIRST} and {SECOND} cannot be read together: {differ}. Fix: move"
         f" the files up to {FIRST} to another folder"
     )
     for name in (FIRST, SECOND):
@@ -75,7 +76,7 @@ def test_sessions_whose_names_do_not_match_are_refused(
     assert read(folder)
     both = tmp_path / "both.jsonl.gz"
     both.write_bytes(packed(*session(**first), *session(**second)))
-    with pytest.raises(ConfigError, match=f"{both}: its sessions cannot be read together: their"):
+    with pytest.raises(ConfigError, match=f"{both}: its sessions cannot be read together: the"):
         read(both)
 
 
@@ -89,7 +90,7 @@ def test_one_move_is_enough_for_any_number_of_keys(tmp_path: Path) -> None:
         read(folder)
     last, first = files[2].name, files[3].name
     assert str(refused.value) == (
-        f"{folder}: {last} and {first} cannot be read together: their names {OTHER_KEYS}. Fix:"
+        f"{folder}: {last} and {first} cannot be read together: {OTHER_KEYS}. Fix:"
         f" move the files up to {last} to another folder"
     )
     for file in files[:3]:
@@ -209,6 +210,6 @@ def test_a_recorder_is_warned_of_files_of_another_cluster(tmp_path: Path) -> Non
     found = [warning_of_older_files(folder, key_id="", cluster=each) for each in ("", "c1", "c2")]
     assert found == [
         *("", ""),
-        f"{folder} has older files, such as {SECOND}, of another cluster: commands that read the"
-        " folder take both for one. Fix: record to a new folder",
+        f"{folder} has older files, such as {SECOND}, of another cluster, which cannot be"
+        " read together with the new ones. Fix: record to a new folder",
     ]

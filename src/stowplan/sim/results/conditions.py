@@ -67,9 +67,15 @@ class Condition:
             bound = self.bound
             if self.is_relative:
                 bound *= comparison.figures[0][self.figure]
-            if _COMPARES[self.compares](figures[self.figure], bound):
-                value = shown(self.figure, figures[self.figure])
-                found.append(f"{run.name}: {self.figure} is {value} ({self._limit(bound)})")
+            number = figures[self.figure]
+            if _COMPARES[self.compares](number, bound):
+                value, limit = shown(self.figure, number), shown(self.figure, bound)
+                if value == limit and number != bound:  # they differ in digits that are not shown
+                    value, limit = f"{number:.10g}", f"{bound:.10g}"
+                multiple = f": {limit}" if self.is_relative else ""
+                found.append(
+                    f"{run.name}: {self.figure} is {value} ({self.compares}{self.amount}{multiple})"
+                )
         return found
 
     def check_runs(self, number: int) -> None:
@@ -93,10 +99,6 @@ class Condition:
                 if run.unpriced:
                     why = f"no price for {unpriced_types(run)}. Fix: add it to the file of --prices"
                 raise ConfigError(f"{run.name}: {why}", where=self._where)
-
-    def _limit(self, bound: float) -> str:
-        multiple = f": {shown(self.figure, bound)}" if self.is_relative else ""
-        return f"{self.compares}{self.amount}{multiple}"
 
 
 def unpriced_types(run: Run) -> str:

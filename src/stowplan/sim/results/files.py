@@ -19,7 +19,7 @@ from stowplan.errors import ConfigError
 from stowplan.loader.files import read_stream
 from stowplan.loader.json_text import UNREADABLE, json_decoder, reason_of
 from stowplan.loader.malformed import LARGE
-from stowplan.output_file import unwritable
+from stowplan.output_file import write_file
 from stowplan.recording.entries import EntryType
 from stowplan.recording.probe import is_recording, recording_files
 from stowplan.recording.reading import MOST_GAPS, read_sessions
@@ -38,11 +38,8 @@ _decode = json_decoder(Run)
 def save(run: Run, path: Path) -> None:
     """Write a run; gzipped JSON if the name ends with .gz."""
     text = msgspec.json.encode(run)
-    try:
-        # No time in the header: equal runs are equal files.
-        path.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
-    except OSError as problem:
-        raise unwritable(path, problem) from None
+    # No time in the header: equal runs are equal files.
+    write_file(path, gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
 
 
 def load(path: str | Path, *, prices: Mapping[str, float] | None = None) -> Run:

@@ -11,8 +11,8 @@ from stowplan.present.tables import counted
 from stowplan.sim.results.comparing import FIGURES, Comparison, shared_gaps, shown
 from stowplan.sim.results.run import Run
 
-#: Points of a line.
-_POINTS: Final = 240
+#: Points of a line: as many as a run has samples at most, so that the longest run loses none.
+_POINTS: Final = 401
 _LISTED: Final = 200
 #: A sample, the caption of its plot, the factor for its unit, and the unit.
 _PLOTTED: Final = (
@@ -23,7 +23,7 @@ _PLOTTED: Final = (
     ("fragmentation", "unusable free CPU (too small for the most common pod)", 100.0, "%"),
     ("imbalance", "zone imbalance (fullest minus emptiest, share of pods)", 100.0, "%"),
 )
-_COLOURS: Final = ("line-1", "line-2", "line-3", "good", "faint", "warm")
+_COLOURS: Final = ("line-1", "line-2", "line-3", "good", "faint", "ink")
 #: Runs that plots can tell apart: each colour twice, the second time with dashes.
 _DRAWN: Final = 2 * len(_COLOURS)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from stowplan.errors import ConfigError
-from stowplan.output_file import unwritable
+from stowplan.output_file import write_file
 from stowplan.sim.results.extras import needed
 
 
@@ -24,11 +24,6 @@ def write_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[obje
         elif len(kinds) > 1:
             values = [None if value is None else str(value) for value in values]
         arrays.append(arrow.array(values))
-    try:
-        parquet.write_table(arrow.table(arrays, names=list(columns)), str(path))
-    except OSError as problem:
-        raise unwritable(path, problem) from None
-    except UnicodeError as problem:  # a path that is not UTF-8
-        raise ConfigError(
-            f"cannot be written: {problem}. Fix: give a path in UTF-8", where=str(path)
-        ) from None
+    content = io.BytesIO()
+    parquet.write_table(arrow.table(arrays, names=list(columns)), content)
+    write_file(path, content.getvalue())

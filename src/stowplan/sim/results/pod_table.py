@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
+import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from stowplan.errors import ConfigError
-from stowplan.output_file import unwritable
+from stowplan.output_file import write_file
 from stowplan.present.tables import printable_cells
 from stowplan.sim.results.extras import needed
 from stowplan.sim.results.parquet import write_table
@@ -65,10 +66,8 @@ def write_pods(runs: Sequence[Run], path: Path) -> None:
     if path.suffix == PARQUET:
         write_table(path, COLUMNS, pod_rows(runs))
         return
-    try:
-        with path.open("w", encoding="utf-8", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(COLUMNS)
-            writer.writerows(map(printable_cells, pod_rows(runs)))
-    except OSError as problem:
-        raise unwritable(path, problem) from None
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(COLUMNS)
+    writer.writerows(map(printable_cells, pod_rows(runs)))
+    write_file(path, text.getvalue().encode())

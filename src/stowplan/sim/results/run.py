@@ -67,13 +67,14 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
         return self.cost > 0 or any(self.samples.get("cost_per_hour", ()))
 
     def waits(self) -> list[float]:
-        """Sorted seconds from creation to binding, of pods that the scheduler placed; pods that
-        still wait at the end count with the time they have waited.
+        """Sorted seconds that pods waited for a node: to their binding, to their deletion, or to
+        the end of the run.
         """
         return sorted(
-            (self.seconds if life.bound is None else life.bound) - life.created
+            next(each for each in (life.bound, life.ended, self.seconds) if each is not None)
+            - life.created
             for life in self.pods.values()
-            if not life.was_placed and (life.bound is not None or life.ended is None)
+            if not life.was_placed
         )
 
     def mean(self, name: str) -> float:

@@ -136,7 +136,9 @@ class Measurement:
 
     def pod_gone(self, key: str) -> None:
         self._advance()
-        self._waiting.pop(key, None)
+        created = self._waiting.pop(key, None)
+        if created is not None:  # deleted while it waited
+            self._waits.append(self.at - created)
         node, amounts = self._placed.pop(key, ("", ()))
         if not node:
             return

@@ -116,8 +116,15 @@ class _Player:
             raise ConfigError("there is no node; give the trace `nodes`, or create some first")
         cluster.recording.pod_listeners.append(self._pods.hear)
         try:
+            rejected = ""
             for manifest in self._trace.objects():
-                await self._objects.accepts(manifest)
+                if not await self._objects.accepts(manifest) and manifest["kind"] == "Node":
+                    rejected = rejected or manifest["metadata"]["name"]
+            if rejected and not await cluster.list("Node"):
+                raise ConfigError(
+                    f"the API server rejects every node, such as {rejected}; the warnings say why."
+                    " Fix: correct the nodes"
+                )
             # A pod must not be tried before the scheduler knows all of its cluster.
             await cluster.settle()
             await self._check_listed()

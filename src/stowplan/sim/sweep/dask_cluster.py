@@ -14,7 +14,7 @@ from typing import Any, Final
 from stowplan.errors import ConfigError, StowplanError
 from stowplan.sim.results.extras import needed
 from stowplan.sim.sweep.playing import Played, play
-from stowplan.sim.sweep.pool import Lost
+from stowplan.sim.sweep.pool import Lost, uninterrupted
 from stowplan.sim.sweep.tasks import Task
 
 #: The address that starts a cluster of processes on this machine.
@@ -67,7 +67,9 @@ def connected(
     cluster = None
     try:
         if address == LOCAL:
-            with needed("dask", "dask", where=where).config.set(_LOCAL_SETTINGS):
+            settings = needed("dask", "dask", where=where).config.set(_LOCAL_SETTINGS)
+            # Threads and processes that start here never see Ctrl-C; this process handles it.
+            with settings, uninterrupted():
                 cluster = distributed.LocalCluster(
                     n_workers=workers,
                     threads_per_worker=1,

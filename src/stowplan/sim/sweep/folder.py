@@ -20,6 +20,7 @@ import msgspec
 from stowplan.errors import ConfigError
 from stowplan.loader.files import read_lines
 from stowplan.loader.json_text import UNREADABLE, json_decoder, reason_of
+from stowplan.output_file import write_file
 from stowplan.recording.folder import files_in
 from stowplan.sim.sweep.playing import Played
 from stowplan.sim.sweep.tasks import Task
@@ -79,7 +80,7 @@ class Folder:
         kept = {} if before is None else dict(before.kept)
         for name, data in ((RUNS, played.run), (DECISIONS, played.decisions)):
             if data:
-                _replace(_kept(self.path, name, played.key), data)
+                write_file(_kept(self.path, name, played.key), data)
                 kept[name] = len(data)
         line = _Line.of(played.row if before is None else before.row, kept)
         if line == before:
@@ -91,11 +92,11 @@ class Folder:
     def write_results(self, rows: Iterable[Row]) -> Path:
         """Write the rows of finished tasks, in the order of tasks."""
         path = self.path / RESULTS
-        _replace(path, b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
+        write_file(path, b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
         return path
 
     def write(self, name: str, text: str) -> Path:
-        _replace(self.path / name, text.encode())
+        write_file(self.path / name, text.encode())
         return self.path / name
 
 
@@ -198,10 +199,3 @@ def _ends_with_newline(journal: IO[bytes]) -> bool:
 
 def _kept(path: Path, name: str, key: str) -> Path:
     return path / name / f"{key}.{'json' if name == RUNS else 'jsonl'}.gz"
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Write a file atomically."""
-    part = path.with_name(f"{path.name}.part")
-    part.write_bytes(data)
-    part.replace(path)

@@ -61,7 +61,7 @@ class Pool:
                 # One task per worker, so only running tasks are lost with a worker.
                 while waiting and len(playing) < workers:
                     try:
-                        with _uninterrupted():
+                        with uninterrupted():
                             future = executor.submit(play, waiting[0], *self._keeps)
                     except BrokenProcessPool as problem:
                         future = Future()
@@ -109,8 +109,9 @@ def _start_resource_tracker() -> None:
 
 
 @contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Defer Ctrl-C while a worker starts: one that is interrupted then prints a traceback."""
+def uninterrupted() -> Iterator[None]:
+    """Defer Ctrl-C while workers start: one that is interrupted then prints a traceback."""
+    _start_resource_tracker()  # whose start would end the deferral
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

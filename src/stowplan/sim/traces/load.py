@@ -96,6 +96,8 @@ def _load(
     kind = _kind(file)
     if layout is not None and kind != ".csv":
         raise ConfigError("columns are for CSV files", where=str(file))
+    if limit is not None and kind != ".csv":
+        raise ConfigError("a limit is for CSV files", where=str(file))
     if kind == ".csv":
         if layout is not None and layout.of == "nodes":
             return read_nodes(file, layout=layout, skip_broken=skip_broken)

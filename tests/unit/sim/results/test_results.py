@@ -66,11 +66,13 @@ def test_a_run_has_the_life_of_every_pod() -> None:
     stage.at = 10.0
     stage.pod("new")
     stage.pod("waits")
+    stage.pod("given-up")
     stage.at = 12.5
     stage.pod("new", "n1", bound=True)
     stage.at = 20.0
     stage.observer.pod_preempted("default/new")
     stage.observer.pod_gone("default/new")
+    stage.observer.pod_gone("default/given-up")
     stage.at = 30.0
     run = stage.observer.finish()
     assert run.seconds == 30.0
@@ -78,12 +80,13 @@ def test_a_run_has_the_life_of_every_pod() -> None:
         "default/old": PodLife(0.0, 0.0, "n1", was_placed=True),
         "default/new": PodLife(10.0, 12.5, "n1", 20.0, preempted=True),
         "default/waits": PodLife(10.0),
+        "default/given-up": PodLife(10.0, ended=20.0),
     }
-    # One waited 2.5 s, one waits since 20 s; the old one was there before.
-    assert run.waits() == [2.5, 20.0]
-    assert figures_of(run)["pending_p50"] == 2.5
+    # One waited 2.5 s, one was deleted after 10 s, one waits since 20 s; the old one was there.
+    assert run.waits() == [2.5, 10.0, 20.0]
+    assert figures_of(run)["pending_p50"] == 10.0
     assert figures_of(run)["evictions"] == 1
-    assert json.dumps(figures_of(run)).startswith('{"pods": 3, "placed": 2, "unplaced": 1,')
+    assert json.dumps(figures_of(run)).startswith('{"pods": 4, "placed": 2, "unplaced": 2,')
 
 
 def test_moments_are_evenly_spaced_and_bounded() -> None:
@@ -268,6 +271,16 @@ def test_a_condition_that_holds_is_told_with_the_figure_and_the_limit() -> None:
     assert one == "B: pending_p99 is 100.0 s (>30s)"
     (other,) = parse_condition("pending_p50 > 1.5x").failures(comparison)
     assert other == "B: pending_p50 is 2.0 s (>1.5x: 1.5 s)"
+
+
+def test_a_condition_that_holds_by_little_shows_enough_digits() -> None:
+    """Not `cpu is 25.1% (>25.1%)`."""
+    a, b = (
+        Run(run=FORMAT, name=name, samples={"cpu": [cpu]}, cost=cost)
+        for name, cpu, cost in (("A", 0.0, 0.0), ("B", 0.25104, 0.004))
+    )
+    told = [parse_condition(text).failures(compare([a, b])) for text in ("cpu>25.1%", "cpu>1x")]
+    assert told == [["B: cpu is 0.25104 (>25.1%)"], ["B: cpu is 25.1% (>1x: 0.0%)"]]
 
 
 @pytest.mark.parametrize(
@@ -458,12 +471,24 @@ def test_instance_types_without_a_price_are_named(tmp_path: Path) -> None:
     assert not CliRunner().invoke(cli, ["compare", path, "--prices", prices]).stderr
 
 
-def test_prices_do_not_reach_a_result_that_has_none(tmp_path: Path) -> None:
-    path, prices = tmp_path / "a.json", tmp_path / "prices.yaml"
-    save(runs()[0], path)
-    prices.write_text("m5.4xlarge: 0.768\n")
-    shown = CliRunner().invoke(cli, ["compare", str(path), "--prices", str(prices)])
-    assert "a.json: no node has a price. --prices is for recordings. Fix: " in shown.stderr
+def test_prices_do_not_reach_results(tmp_path: Path) -> None:
+    first, other, recording, prices = (
+        str(tmp_path / name) for name in ("a.json", "b.json", "r.jsonl.gz", "prices.yaml")
+    )
+    save(runs()[0], Path(first))
+    save(replace(runs()[1], cost=64.07), Path(other))
+    recorded(Path(recording))
+    Path(prices).write_text("m5.4xlarge: 0.768\n")
+
+    refused = CliRunner().invoke(cli, ["compare", first, other, "--prices", prices])
+    assert str(refused.exception).startswith("--prices: is for recordings, and there is none: ")
+    shown = CliRunner().invoke(cli, ["compare", recording, other, "--prices", prices])
+    assert f"Warning: --prices is not used for {other}, a result: it has the" in shown.stderr
+    without = CliRunner().invoke(cli, ["compare", first, other])
+    assert (
+        "Warning: a.json: no node has a price. Fix: give --prices (for a result," in without.stderr
+    )
+    assert "b.json: no node" not in without.stderr
 
 
 def test_compare_warns_of_runs_of_different_workloads(tmp_path: Path) -> None:

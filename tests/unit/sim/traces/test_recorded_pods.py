@@ -355,6 +355,19 @@ def test_a_replacement_that_is_refused_is_left_out(stowplan: Stowplan, tmp_path:
     assert "team/q-r1" not in played.run.pods
 
 
+def test_a_replay_without_a_valid_node_fails(stowplan: Stowplan, tmp_path: Path) -> None:
+    nodes, path = tmp_path / "nodes.yaml", tmp_path / "r.jsonl.gz"
+    nodes.write_text(
+        "{apiVersion: v1, kind: Node, metadata: {name: only}, status: {capacity: {cpu: lots}}}\n"
+    )
+    path.write_bytes(packed(HEADER, node("a"), SYNCED, pod("p", 1.0), END))
+    code, out, err = stowplan("replay", path, "--nodes", nodes)
+    assert code == 1, err
+    assert "FAIL" in out
+    assert "the API server rejects every node, such as only; the warnings say why. Fix: " in out
+    assert "Warning: Node only is left out: " in err
+
+
 def test_odd_objects_of_hand_made_recordings(stowplan: Stowplan, tmp_path: Path) -> None:
     """A volume whose claim has no name; an amount that is a number beyond 64 bits."""
     spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "claimRef": {}}
