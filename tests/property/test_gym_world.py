@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from hypothesis import given
@@ -31,7 +32,16 @@ TROUBLE = st.one_of(
     ),
     st.sampled_from([Removal(0.0, "v1", "Node", "", name) for name in NODES]),
     st.sampled_from([Arrival(0.0, some_node(name)) for name in NODES]),
-    st.builds(lambda name: Removal(0.0, "v1", "Pod", "default", name), st.sampled_from(["0", "2"])),
+    st.builds(
+        lambda name, is_clean_up: Removal(0.0, "v1", "Pod", "default", name, is_clean_up),
+        st.sampled_from(["0", "2"]),
+        st.booleans(),
+    ),
+    st.builds(
+        lambda name, run_s: some_pod(0.0, name, run_s=run_s, priorityClassName="low"),
+        st.sampled_from(["0", "2-r1"]),
+        st.sampled_from([None, 10.0]),
+    ),
 )
 
 
@@ -57,9 +67,9 @@ def events(draw: st.DrawFn) -> list[Event]:
             case Disruption():
                 made.append(Disruption(at, what.kind, what.node))
             case Arrival():
-                made.append(Arrival(at, what.manifest))
+                made.append(replace(what, at=at))
             case Removal():
-                made.append(Removal(at, "v1", what.kind, what.namespace, what.name))
+                made.append(replace(what, at=at))
     return made
 
 

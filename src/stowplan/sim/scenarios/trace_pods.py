@@ -115,14 +115,14 @@ class TracePods:
     async def _remove(self, first_key: str) -> None:
         self.lost = [each for each in self.lost if self._first_key(each) != first_key]
         key, living = self._present(first_key)
+        self._renamed.pop(first_key, None)
         if living is not None:
             del self._living[key]
             self._leaving.add(key)
             self.running.discard(key)
             self._cluster.recording.deleted_on_purpose.add(key)
-            self._renamed.pop(first_key, None)
             await self._delete_pod(key)
-        elif key in self._ended:
+        elif self._ended.get(key) == first_key:
             await self._delete_ended(key)
 
     def _present(self, first_key: str) -> tuple[str, _Living | None]:
