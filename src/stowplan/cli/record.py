@@ -170,9 +170,9 @@ async def _record(
         if not told:
             listed = counted(recorder.listed, "object")
             told.append(f"Recording to {output.current}; {listed} listed")
-            click.echo(told[0], err=True)
+            line.say(told[0])
             for text in filter(None, (output.warning, *recorder.warnings)):
-                click.echo(f"Warning: {printable(text)}", err=True)
+                line.say(f"Warning: {printable(text)}")
         line.update(lambda: _progress(recorder, output))
 
     async with ApiClient(cluster, user_agent=_USER_AGENT) as client:

@@ -235,7 +235,8 @@ def _play(
         if html is not None:
             from stowplan.sim.scenarios.page import page
 
-            write(html, page(outcome, about=f"Replay of {file.name}"))
+            under = config_file or "the default configuration"
+            write(html, page(outcome, about=f"Replay of {file.name} under {under}"))
     return 0 if outcome.is_ok else 1
 
 
