@@ -166,9 +166,11 @@ def simulate(
             "shows a cluster of this process in real time. Fix: add --on embedded",
             where="--console",
         )
+    from stowplan.sim.sweep.dependencies import named_files
+
     check_output_files(
         [(html, "--html"), (decisions, "--decisions"), (result, "--result")],
-        inputs=(file, config_file, prices),
+        inputs=(file, *named_files([Path(file)]), config_file, prices),
     )
     from stowplan.server.memory import grow_without_collecting, keep_freed_memory
     from stowplan.sim.scenarios import Options

@@ -96,6 +96,17 @@ def test_the_scenario_is_not_overwritten(file: Path, option: str) -> None:
     assert file.read_text() == GOOD
 
 
+@pytest.mark.parametrize("option", ["--html", "--decisions", "--result"])
+def test_files_that_the_scenario_names_are_not_overwritten(tmp_path: Path, option: str) -> None:
+    file, trace = tmp_path / "scenario.yaml", tmp_path / "pods.csv"
+    file.write_text("steps:\n- workload: {trace: pods.csv}\n")
+    trace.write_text("cpu,memory\n1,1\n")
+    done = run(file, option, trace)
+    assert isinstance(done.exception, ConfigError)
+    assert "is read by this command" in str(done.exception)
+    assert trace.read_text() == "cpu,memory\n1,1\n"
+
+
 def test_several_workloads_are_told_one_after_the_other(tmp_path: Path) -> None:
     file = tmp_path / "performance-config.yaml"
     (tmp_path / "pod.yaml").write_text(
