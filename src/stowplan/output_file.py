@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import stat
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -19,7 +20,9 @@ from typing import Final, Self
 from stowplan.errors import ConfigError
 
 #: Errors of a file that can be written and not be replaced: in a folder of others, or mounted.
-_NOT_REPLACED: Final = (errno.EACCES, errno.EPERM, errno.EBUSY)
+_NOT_REPLACED: Final = (errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS)
+#: So much of a file's name is in that of its unfinished successor.
+_KEPT_NAME: Final = 200
 
 
 def unwritable(where: str | Path, problem: OSError) -> ConfigError:
@@ -36,24 +39,30 @@ def unwritable(where: str | Path, problem: OSError) -> ConfigError:
 def write_file(path: Path, content: bytes) -> None:
     """Write a file, or replace it: a full disk leaves the old one. Raises ConfigError."""
     try:
-        if path.exists() and not path.is_file():  # a device or a pipe
+        old = path.stat() if path.exists() else None
+        if old is None or _can_be_replaced(old):
+            _replace(path.resolve(), content, old)
+        else:
             path.write_bytes(content)
-            return
-        _replace(path.resolve(), content)
     except OSError as problem:
         raise unwritable(path, problem) from None
 
 
-def _replace(path: Path, content: bytes) -> None:
-    part = path.with_name(f".{os.getpid()}.part")
+def _can_be_replaced(old: os.stat_result) -> bool:
+    """False for devices and pipes, for files with other names, and for those of other users."""
+    return stat.S_ISREG(old.st_mode) and old.st_nlink == 1 and old.st_uid == os.geteuid()
+
+
+def _replace(path: Path, content: bytes, old: os.stat_result | None) -> None:
+    part = path.with_name(f".{path.name[:_KEPT_NAME]}.{secrets.token_hex(4)}.part")
     try:
         part.write_bytes(content)
-        if path.exists():
-            part.chmod(stat.S_IMODE(path.stat().st_mode))
+        if old is not None:
+            part.chmod(stat.S_IMODE(old.st_mode))
         part.replace(path)
-    except OSError as problem:
+    except BaseException as problem:
         part.unlink(missing_ok=True)
-        if problem.errno not in _NOT_REPLACED:
+        if not isinstance(problem, OSError) or problem.errno not in _NOT_REPLACED:
             raise
         path.write_bytes(content)
 

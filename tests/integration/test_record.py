@@ -203,7 +203,7 @@ def test_a_folder_gets_files_that_are_whole_each_and_the_oldest_go(
         wait_for("a file", lambda: list(folder.glob("*.jsonl.gz")))
         first = min(folder.glob("*.jsonl.gz"))
         wait_for("the first file to be deleted", lambda: not first.exists())
-        process.send_signal(signal.SIGHUP)  # the terminal was closed
+        process.send_signal(signal.SIGTERM)
         told, _ = process.communicate(timeout=30)
     assert re.fullmatch(rf"{folder}: \d+ entries in [3-9] files, \d\.\d KiB\n", told), told
     kept = sorted(folder.glob("*.jsonl.gz"))
@@ -535,3 +535,29 @@ def test_a_recorder_whose_file_is_deleted_fails(server: EmbeddedServer, tmp_path
         _, told = process.communicate(timeout=30)
     assert process.returncode == 2
     assert f"Error: {path}: was deleted while it was written, so nothing is recorded." in told
+
+
+@pytest.mark.parametrize("is_ignored", [False, True])
+def test_a_terminal_that_is_closed_ends_a_recording_in_good_order(
+    server: EmbeddedServer, tmp_path: Path, *, is_ignored: bool
+) -> None:
+    """Under nohup, which ignores SIGHUP, it goes on."""
+    stage, path = Stage(server), tmp_path / "r.jsonl.gz"
+    stage.node("a")
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN if is_ignored else signal.SIG_DFL)
+    try:
+        with recorder(server.kubeconfig_path, path) as process:
+            wait_for("the snapshot", lambda: EntryType.SYNCED in [e.type for e in entries(path)])
+            process.send_signal(signal.SIGHUP)
+            if is_ignored:
+                stage.node("b")
+                wait_for(
+                    "the second node",
+                    lambda: any(b'"name":"b"' in bytes(each.object) for each in entries(path)),
+                )
+                process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=30)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert process.returncode == 0
+    assert entries(path)[-1].type is EntryType.END

@@ -115,7 +115,7 @@ def test_a_file_is_replaced_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert sorted(each.name for each in tmp_path.iterdir()) == ["link.html", "page.html"]
 
 
-@pytest.mark.parametrize("number", [errno.EBUSY, errno.EACCES])
+@pytest.mark.parametrize("number", [errno.EBUSY, errno.EACCES, errno.EROFS])
 def test_a_file_that_cannot_be_replaced_is_overwritten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
@@ -131,3 +131,11 @@ def test_a_file_that_cannot_be_replaced_is_overwritten(
     assert path.read_text() == "new"
     assert [each.name for each in tmp_path.iterdir()] == ["page.html"]
     write_file(Path(os.devnull), b"new")
+
+
+def test_a_file_with_two_names_keeps_both(tmp_path: Path) -> None:
+    path, other = tmp_path / "page.html", tmp_path / "other.html"
+    path.write_text("old")
+    other.hardlink_to(path)
+    write_file(path, b"new")
+    assert other.read_text() == "new"

@@ -17,6 +17,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
+from msgspec.structs import replace
+
 from stowplan.errors import ConfigError
 from stowplan.recording.entries import (
     BadLine,
@@ -152,6 +154,8 @@ class _Reader:
         self._times.begin(header)
         note = self._pause(header, before, self._times.latest)
         self._loss, self._end = None, ""
+        if self._header is not None and not header.cluster:
+            header = replace(header, cluster=self._header.cluster)  # the last one that is known
         self._header, self._header_file = header, self._file
         return [self._gap(note)] if note else []
 

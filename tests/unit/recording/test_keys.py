@@ -80,6 +80,14 @@ def test_sessions_that_do_not_go_together_are_refused(
         read(both)
 
 
+def test_a_session_without_a_cluster_hides_no_other_one(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl.gz"
+    sessions: tuple[Json, ...] = ({"cluster": "c1"}, {}, {"cluster": "c2"})
+    path.write_bytes(packed(*(line for each in sessions for line in session(**each))))
+    with pytest.raises(ConfigError, match="they are of different clusters"):
+        read(path)
+
+
 def test_one_move_is_enough_for_any_number_of_keys(tmp_path: Path) -> None:
     folder = tmp_path / "r"
     folder.mkdir()

@@ -19,6 +19,7 @@ from stowplan.errors import ConfigError
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.sim.gym.objects import KnownNode, PodReader, read_other
+from stowplan.sim.traces.claim_users import ClaimUsers
 from stowplan.sim.traces.model import Arrival, Disruption, Event, Json, Removal, Revision
 from stowplan.sim.traces.pod_changes import changeable, revised
 from stowplan.workloads.kinds import find_resource
@@ -58,6 +59,7 @@ class Population:
         self._nodes: dict[str, KnownNode] = {}
         #: Keys of pods that have come again, by their key in the trace.
         self._renamed: dict[str, str] = {}
+        self._claim_users = ClaimUsers()
         self._made = 0
         self.handlers = EventHandlers(engine)
         self.living: dict[str, Living] = {}
@@ -132,6 +134,7 @@ class Population:
             known = self._known(first_key)
             if event.is_clean_up and known is not None:
                 known.is_cleaned_up = True  # a pod that finishes is gone here
+                self._claim_users.add(first_key, known.manifest)
             else:
                 self._remove_pod(first_key)
         elif event.kind == "Node":
@@ -140,6 +143,9 @@ class Population:
             if node is not None:
                 self.handlers.delete_node(node.now())
         else:
+            for first_key in self._claim_users.of(event):
+                if self._present(first_key)[0] in self.waiting:
+                    self._remove_pod(first_key)
             resource = find_resource(event.api_version, event.kind)
             if resource is None or resource not in self._engine.looked_up():
                 return
@@ -269,6 +275,8 @@ class Population:
         if living is not None:
             self.waiting.pop(key, None)
             self._renamed.pop(living.first_key, None)
+            if living.is_cleaned_up:
+                self._claim_users.discard(living.first_key, living.manifest)
             self.handlers.delete_pod(living.pod)
         return living
 

@@ -132,6 +132,13 @@ def shared_gaps(runs: Sequence[Run]) -> dict[tuple[str, ...], list[Gap]]:
     return found
 
 
+def exactly(name: str, number: float) -> str:
+    """A figure with all its digits."""
+    unit, _ = FIGURES[name]
+    scale, suffix = {"%": (100, "%"), "s": (1, " s")}.get(unit, (1, ""))
+    return f"{number * scale:.10g}{suffix}"
+
+
 def shown(name: str, number: float) -> str:
     """A figure for people."""
     unit, _ = FIGURES[name]

@@ -12,7 +12,7 @@ from stowplan.config.durations import parse_duration
 from stowplan.config.fields import did_you_mean
 from stowplan.errors import ConfigError
 from stowplan.present.tables import counted, printable
-from stowplan.sim.results.comparing import FIGURES, Comparison, Unit, shown
+from stowplan.sim.results.comparing import FIGURES, Comparison, Unit, exactly, shown
 from stowplan.sim.results.run import Run
 
 #: Without nan and inf, with which a condition would never hold.
@@ -71,7 +71,7 @@ class Condition:
             if _COMPARES[self.compares](number, bound):
                 value, limit = shown(self.figure, number), shown(self.figure, bound)
                 if value == limit and number != bound:  # they differ in digits that are not shown
-                    value, limit = f"{number:.10g}", f"{bound:.10g}"
+                    value, limit = (exactly(self.figure, each) for each in (number, bound))
                 multiple = f": {limit}" if self.is_relative else ""
                 found.append(
                     f"{run.name}: {self.figure} is {value} ({self.compares}{self.amount}{multiple})"

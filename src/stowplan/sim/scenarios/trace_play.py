@@ -183,6 +183,9 @@ class _Player:
         """Wait until no running pod will end; give up if pods are long overdue."""
         while True:
             while self._pods.running or self._pods.lost:
+                if self._pods.lost:
+                    await self._pods.replace_lost()
+                    continue
                 # Others may have begun since, and will end later.
                 patience_s = self._pods.latest_end + _GRACE_S - self._cluster.now()
                 if patience_s <= _MOMENT_S:
@@ -218,6 +221,7 @@ class _Player:
         if event.kind == "Node":
             with suppress(NotFound):
                 await self._cluster.drain(event.name)
+        await self._pods.claim_goes(event)
         await self._cluster.delete(event.kind, event.name, namespace=event.namespace)
 
     async def _disrupt(self, event: Disruption) -> None:

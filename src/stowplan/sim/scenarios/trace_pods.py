@@ -22,6 +22,7 @@ from stowplan.logs import get_logger, kv
 from stowplan.sim.scenarios.cluster import Cluster
 from stowplan.sim.scenarios.timeline import EntryKind
 from stowplan.sim.scenarios.trace_objects import TraceObjects
+from stowplan.sim.traces.claim_users import ClaimUsers
 from stowplan.sim.traces.model import Arrival, Json, Removal
 from stowplan.sim.traces.pod_changes import changeable, changed, resized, revised
 
@@ -64,6 +65,7 @@ class TracePods:
         #: them to delete.
         self._ended: dict[str, str] = {}
         self._cleaned_up: list[str] = []
+        self._claim_users = ClaimUsers()
         self._living: dict[str, _Living] = {}
         #: Keys of pods that the trace has removed, until their deletion is heard. Another pod may
         #: have the name by then.
@@ -103,8 +105,16 @@ class TracePods:
         known = self._known(first_key)
         if event.is_clean_up and known is not None:
             known.is_cleaned_up = True
+            self._claim_users.add(first_key, known.arrival.manifest)
         else:
             await self._remove(first_key)
+
+    async def claim_goes(self, event: Removal) -> None:
+        """Remove the pods that were cleaned up before a claim, and still wait."""
+        for first_key in self._claim_users.of(event):
+            key, _ = self._present(first_key)
+            if key not in self.running:
+                await self._remove(first_key)
 
     async def _make_way(self, key: str) -> None:
         """Remove a pod that was cleaned up: another one of its name arrives."""
@@ -113,6 +123,8 @@ class TracePods:
             await self._remove(key)
 
     async def _remove(self, first_key: str) -> None:
+        if (known := self._known(first_key)) is not None:
+            self._claim_users.discard(first_key, known.arrival.manifest)
         self.lost = [each for each in self.lost if self._first_key(each) != first_key]
         key, living = self._present(first_key)
         self._renamed.pop(first_key, None)
@@ -195,10 +207,18 @@ class TracePods:
                 del self._renamed[first_key]
                 if isinstance(problem, AlreadyExists):  # the trace has pods of such names, too
                     continue
-                self._objects.leave_out({**manifest, "metadata": metadata}, problem)
+                if await self._has_namespace(key):
+                    self._objects.leave_out({**manifest, "metadata": metadata}, problem)
                 return
             self.replaced += 1
             return
+
+    async def _has_namespace(self, key: str) -> bool:
+        """False if a pod's namespace is gone or goes, and with it what would replace the pod."""
+        with suppress(NotFound):
+            found = await self._cluster.get("Namespace", key.split("/")[0])
+            return "deletionTimestamp" not in found["metadata"]
+        return False
 
     async def collect(self) -> None:
         """Delete finished pods: those that were cleaned up, and the oldest of very many, as the
@@ -246,6 +266,7 @@ class TracePods:
                 self.finished += 1
                 self._ended[key] = self._first_key(living) if living.lives else key
                 if living.is_cleaned_up:
+                    self._claim_users.discard(self._ended[key], living.arrival.manifest)
                     self._cleaned_up.append(key)
             elif self._replaces_lost:
                 self.lost.append(living)

@@ -63,10 +63,11 @@ def _pod(spec: Json) -> Json:
 
 def class_of(spec: Json) -> Json | None:
     """The PriorityClass that stands for a recorded pod's priority."""
-    value = spec.get("priority")
+    value, preempts = spec.get("priority"), spec.get("preemptionPolicy") != "Never"
     if value is None:
-        return None
-    preempts = spec.get("preemptionPolicy") != "Never"
+        if preempts:
+            return None
+        value = 0
     return priority_class(priority_class_name(value, preempts=preempts), value, preempts=preempts)
 
 

@@ -65,8 +65,6 @@ class _Facts:
     left_out: int = 0
     pods: int = 0
     nodes: int = 0
-    #: PriorityClasses for the numbers of pods, by name.
-    classes: dict[str, Json] = field(default_factory=dict)
     ends_at: float | None = None
 
 
@@ -125,8 +123,6 @@ def _learn(facts: _Facts, line: Line) -> None:
     is_deleted = line.resource["metadata"].get("deletionTimestamp") is not None
     if phase in _FINISHED and life.finished is None and not is_deleted:
         life.finished = line.at
-    if line.is_whole and (own := class_of(line.resource.get("spec") or {})) is not None:
-        facts.classes[own["metadata"]["name"]] = own
 
 
 def _is_of_cluster(line: Line, event: Arrival) -> bool:
@@ -170,8 +166,6 @@ class _Walk:
         self._without = without
 
     def objects(self) -> Iterator[Json]:
-        for name in sorted(self._facts.classes.keys() - SYSTEM_CLASSES.values()):
-            yield self._facts.classes[name]
         for line, event in self._changes():
             if not line.is_initial:
                 return
@@ -185,6 +179,8 @@ class _Walk:
 
     def _changes(self) -> Iterator[tuple[Line, Event]]:
         there: dict[tuple[str, str, str], _Known] = {}
+        #: Names of PriorityClasses that are there.
+        classes: set[str] = set(SYSTEM_CLASSES.values())
         for line in recorded_lines(self._file, BrokenRows(self._file, skip=True)):
             if line.event == "End":
                 return
@@ -204,8 +200,8 @@ class _Walk:
             if known is not None and kind in _REPLACED and known.identity != identity:
                 is_gone = True
             if is_gone:
-                if there.pop(key, None) is not None:
-                    assert known is not None
+                if known is not None:
+                    del there[key]
                     life = self._facts.lives.get(known.identity)
                     has_finished = life is not None and life.finished is not None
                     yield line, Removal(line.at, made["apiVersion"], *key, has_finished)
@@ -216,6 +212,12 @@ class _Walk:
             if known is None:
                 event = self._arrival(line, made)
                 if event is not None:
+                    own = (
+                        class_of(line.resource["spec"]) if kind == "Pod" and line.is_whole else None
+                    )
+                    if own is not None and own["metadata"]["name"] not in classes:
+                        classes.add(own["metadata"]["name"])
+                        yield line, Arrival(line.at, own)
                     there[key] = _Known(identity, _digest(changes))
                     yield line, event
             elif kind not in _NOT_REVISED and known.digest != (digest := _digest(changes)):

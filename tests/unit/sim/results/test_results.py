@@ -280,7 +280,7 @@ def test_a_condition_that_holds_by_little_shows_enough_digits() -> None:
         for name, cpu, cost in (("A", 0.0, 0.0), ("B", 0.25104, 0.004))
     )
     told = [parse_condition(text).failures(compare([a, b])) for text in ("cpu>25.1%", "cpu>1x")]
-    assert told == [["B: cpu is 0.25104 (>25.1%)"], ["B: cpu is 25.1% (>1x: 0.0%)"]]
+    assert told == [["B: cpu is 25.104% (>25.1%)"], ["B: cpu is 25.1% (>1x: 0.0%)"]]
 
 
 @pytest.mark.parametrize(

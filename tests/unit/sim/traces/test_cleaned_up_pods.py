@@ -5,9 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from stowplan.sim.scenarios import Cluster, run_scenario
+from stowplan.sim.scenarios.trace_play import play_trace
+from stowplan.sim.traces import Arrival, Disruption, Event
 from tests.unit.recording.test_bad_recordings import SYNCED, Json
 from tests.unit.recording.test_bad_recordings import Run as Stowplan
-from tests.unit.sim.traces.test_recorded_pods import Played, deleted, node, pod, stowplan
+from tests.unit.sim.gym.clusters import some_node, some_pod, trace_of
+from tests.unit.sim.traces.test_recorded_pods import Played, deleted, entry, node, pod, stowplan
 
 __all__ = ["stowplan"]
 
@@ -88,3 +94,88 @@ def test_the_finished_replacement_of_a_pod_is_deleted(stowplan: Stowplan, tmp_pa
     played = Played(stowplan, tmp_path, node("a"), SYNCED, *lines, END)
     assert played.life("p-r1").bound == 7.0
     assert "default/p-r1" not in played.out
+
+
+def test_a_cleaned_up_pod_goes_with_its_namespace(stowplan: Stowplan, tmp_path: Path) -> None:
+    team = {"metadata": {"name": "team"}}
+    lines = job("job", 1.0, runs_s=5.0, cpu="3")
+    for line in lines:
+        line["object"]["metadata"]["namespace"] = "team"
+    story = [
+        node("a"),
+        entry(0.0, "Namespace", team, "ADDED"),
+        pod("large", 0.0, "a", cpu="3", what="ADDED"),
+        SYNCED,
+        *lines,
+        entry(20.0, "Namespace", team, "DELETED"),
+        END,
+    ]
+    played = Played(stowplan, tmp_path, *story)
+    assert (played.err, list(played.run.pods)) == ("", ["default/large", "team/job"])
+    (tmp_path / "scenario.yaml").write_text("steps:\n- workload: {trace: r.jsonl.gz}\n")
+    code, _, err = stowplan("simulate", tmp_path / "scenario.yaml")
+    assert (code, err) == (0, "")
+
+
+@pytest.mark.parametrize("placed_at", [1.0, None])
+def test_a_cleaned_up_pod_that_waits_goes_with_its_claim(
+    stowplan: Stowplan, tmp_path: Path, placed_at: float | None
+) -> None:
+    """One that runs needs the claim no more."""
+    volume = {
+        "metadata": {"name": "pv"},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "claimRef": {"namespace": "default", "name": "data"},
+            "hostPath": {"path": "/data"},
+        },
+        "status": {"phase": "Bound"},
+    }
+    claim = {
+        "metadata": {
+            "name": "data",
+            "namespace": "default",
+            "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
+        },
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+            "volumeName": "pv",
+            "storageClassName": "",
+        },
+        "status": {"phase": "Bound"},
+    }
+    cpu = "3" if placed_at is None else "1"
+    uses = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    played = Played(
+        stowplan,
+        tmp_path,
+        node("a"),
+        entry(0.0, "PersistentVolume", volume, "ADDED"),
+        entry(0.0, "PersistentVolumeClaim", claim, "ADDED"),
+        pod("large", 0.0, "a", cpu="3", uid="large", what="ADDED"),
+        SYNCED,
+        *job("job", 1.0, runs_s=5.0, cpu=cpu, volumes=uses),
+        deleted("PersistentVolumeClaim", "data", 10.0),
+        deleted("Pod", "large", 30.0),
+        END,
+    )
+    life = played.life("job")
+    assert (life.bound, life.ended) == (placed_at, 6.5 if placed_at else 10.0)
+
+
+def test_a_pod_that_is_lost_after_the_last_end_comes_again() -> None:
+    events: list[Event] = [
+        some_pod(0, "job", run_s=5.0),
+        some_pod(0, "web"),
+        Arrival(100, some_node("b")),
+        Disruption(200, "drain", "a"),
+    ]
+    trace = trace_of([some_node("a")], events)
+
+    async def scenario(cluster: Cluster) -> None:
+        await play_trace(cluster, trace)
+
+    outcome = run_scenario(scenario)
+    assert outcome.placements.get("default/web-r1") == "b", outcome.placements

@@ -51,6 +51,8 @@ def test_pods_have_the_class_of_their_number() -> None:
         assert completed({"kind": "Pod", "spec": spec})["spec"]["priorityClassName"] == name
     gentle = completed({"kind": "Pod", "spec": {"priority": 7, "preemptionPolicy": "Never"}})
     assert gentle["spec"]["priorityClassName"] == "priority-7-never"
+    shy = completed({"kind": "Pod", "spec": {"preemptionPolicy": "Never"}})
+    assert shy["spec"]["priorityClassName"] == "priority-0-never"
     assert "priorityClassName" not in completed({"kind": "Pod", "spec": {}})["spec"]
 
 
