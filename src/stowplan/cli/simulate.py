@@ -166,12 +166,12 @@ def simulate(
             "shows a cluster of this process in real time. Fix: add --on embedded",
             where="--console",
         )
-    from stowplan.sim.sweep.dependencies import named_files
+    outputs = [(html, "--html"), (decisions, "--decisions"), (result, "--result")]
+    if any(path for path, _ in outputs):
+        from stowplan.sim.sweep.dependencies import named_files
 
-    check_output_files(
-        [(html, "--html"), (decisions, "--decisions"), (result, "--result")],
-        inputs=(file, *named_files([Path(file)]), config_file, prices),
-    )
+        inputs = (file, *named_files([Path(file)]), config_file, prices)
+        check_output_files(outputs, inputs=inputs)
     from stowplan.server.memory import grow_without_collecting, keep_freed_memory
     from stowplan.sim.scenarios import Options
     from stowplan.sim.scenarios.files import Wishes, read_playables
