@@ -355,13 +355,17 @@ def _spreads(pod: Json, node: Json, nodes: dict[str, Json], on: dict[str, list[J
 
 
 def _without_event(store: Store, pods: list[Json]) -> Iterator[str]:
+    """A pod on a node that is gone may have none: its binding can have arrived after both were
+    given up (ARCHITECTURE.md, "Bindings without an answer").
+    """
+    nodes = {record.object["metadata"]["name"] for record in store.records(NODES)}
     told = {
         record.object["involvedObject"]["uid"]
         for record in store.records(EVENTS)
         if record.object["reason"] == "Scheduled"
     }
     for pod in pods:
-        if _node_of(pod) and pod["metadata"]["uid"] not in told:
+        if _node_of(pod) in nodes and pod["metadata"]["uid"] not in told:
             yield f"{_name(pod)} is bound, without a Scheduled event"
 
 
