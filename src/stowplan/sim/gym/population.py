@@ -19,7 +19,7 @@ from stowplan.errors import ConfigError
 from stowplan.scheduler.engine import Engine
 from stowplan.scheduler.event_handlers import EventHandlers
 from stowplan.sim.gym.objects import KnownNode, PodReader, read_other
-from stowplan.sim.traces.claim_users import ClaimUsers
+from stowplan.sim.traces.clean_ups import CleanUps
 from stowplan.sim.traces.model import Arrival, Disruption, Event, Json, Removal, Revision
 from stowplan.sim.traces.pod_changes import changeable, revised
 from stowplan.workloads.kinds import find_resource
@@ -35,8 +35,6 @@ class Living:
     since: float
     #: How often it was lost and came again.
     lives: int = 0
-    #: It was cleaned up, and another pod of its name may arrive.
-    is_cleaned_up: bool = False
 
     @property
     def first_key(self) -> str:
@@ -59,7 +57,8 @@ class Population:
         self._nodes: dict[str, KnownNode] = {}
         #: Keys of pods that have come again, by their key in the trace.
         self._renamed: dict[str, str] = {}
-        self._claim_users = ClaimUsers()
+        #: Pods that go when they have finished: here, all that finish go.
+        self._clean_ups = CleanUps()
         self._made = 0
         self.handlers = EventHandlers(engine)
         self.living: dict[str, Living] = {}
@@ -133,8 +132,7 @@ class Population:
             first_key = f"{event.namespace or 'default'}/{event.name}"
             known = self._known(first_key)
             if event.is_clean_up and known is not None:
-                known.is_cleaned_up = True  # a pod that finishes is gone here
-                self._claim_users.add(first_key, known.manifest)
+                self._clean_ups.add(first_key, known.manifest)
             else:
                 self._remove_pod(first_key)
         elif event.kind == "Node":
@@ -143,7 +141,7 @@ class Population:
             if node is not None:
                 self.handlers.delete_node(node.now())
         else:
-            for first_key in self._claim_users.of(event):
+            for first_key in self._clean_ups.users_of(event):
                 if self._present(first_key)[0] in self.waiting:
                     self._remove_pod(first_key)
             resource = find_resource(event.api_version, event.kind)
@@ -156,11 +154,11 @@ class Population:
 
     def _make_way(self, key: str) -> None:
         """Remove a pod that was cleaned up: another one of its name arrives."""
-        known = self._known(key)
-        if known is not None and known.is_cleaned_up:
+        if key in self._clean_ups:
             self._remove_pod(key)
 
     def _remove_pod(self, first_key: str) -> None:
+        self._clean_ups.discard(first_key)
         if self.homeless:
             self.homeless = deque(each for each in self.homeless if each.first_key != first_key)
         key, living = self._present(first_key)
@@ -242,6 +240,7 @@ class Population:
         living = self.living.get(key)
         if living is not None and living.pod.uid == uid:
             self._take_away(key)
+            self._clean_ups.discard(living.first_key)
             self.finished += 1
 
     def _lose_all(self, node: str) -> None:
@@ -267,7 +266,6 @@ class Population:
             if key not in self.living:  # the trace has pods of such names, too
                 break
         self._add_pod(lost.manifest, name, lost.run_s, lives)
-        self.living[key].is_cleaned_up = lost.is_cleaned_up
         self._renamed[lost.first_key] = key
 
     def _take_away(self, key: str) -> Living | None:
@@ -275,8 +273,6 @@ class Population:
         if living is not None:
             self.waiting.pop(key, None)
             self._renamed.pop(living.first_key, None)
-            if living.is_cleaned_up:
-                self._claim_users.discard(living.first_key, living.manifest)
             self.handlers.delete_pod(living.pod)
         return living
 

@@ -22,7 +22,7 @@ from stowplan.logs import get_logger, kv
 from stowplan.sim.scenarios.cluster import Cluster
 from stowplan.sim.scenarios.timeline import EntryKind
 from stowplan.sim.scenarios.trace_objects import TraceObjects
-from stowplan.sim.traces.claim_users import ClaimUsers
+from stowplan.sim.traces.clean_ups import CleanUps
 from stowplan.sim.traces.model import Arrival, Json, Removal
 from stowplan.sim.traces.pod_changes import changeable, changed, resized, revised
 
@@ -39,8 +39,6 @@ class _Living:
     arrival: Arrival
     name: str
     lives: int = 0
-    #: Delete it when it has finished.
-    is_cleaned_up: bool = False
 
 
 class TracePods:
@@ -64,8 +62,9 @@ class TracePods:
         #: Keys of finished pods with their keys at first, in the order of their ends; and those of
         #: them to delete.
         self._ended: dict[str, str] = {}
-        self._cleaned_up: list[str] = []
-        self._claim_users = ClaimUsers()
+        self._due: list[str] = []
+        #: By the keys at first: pods to delete when they have finished.
+        self._clean_ups = CleanUps()
         self._living: dict[str, _Living] = {}
         #: Keys of pods that the trace has removed, until their deletion is heard. Another pod may
         #: have the name by then.
@@ -104,27 +103,24 @@ class TracePods:
         first_key = f"{self._cluster.place(event.namespace)}/{event.name}"
         known = self._known(first_key)
         if event.is_clean_up and known is not None:
-            known.is_cleaned_up = True
-            self._claim_users.add(first_key, known.arrival.manifest)
+            self._clean_ups.add(first_key, known.arrival.manifest)
         else:
             await self._remove(first_key)
 
     async def claim_goes(self, event: Removal) -> None:
         """Remove the pods that were cleaned up before a claim, and still wait."""
-        for first_key in self._claim_users.of(event):
+        for first_key in self._clean_ups.users_of(event):
             key, _ = self._present(first_key)
             if key not in self.running:
                 await self._remove(first_key)
 
     async def _make_way(self, key: str) -> None:
         """Remove a pod that was cleaned up: another one of its name arrives."""
-        known = self._known(key)
-        if known is not None and known.is_cleaned_up:
+        if key in self._clean_ups:
             await self._remove(key)
 
     async def _remove(self, first_key: str) -> None:
-        if (known := self._known(first_key)) is not None:
-            self._claim_users.discard(first_key, known.arrival.manifest)
+        self._clean_ups.discard(first_key)
         self.lost = [each for each in self.lost if self._first_key(each) != first_key]
         key, living = self._present(first_key)
         self._renamed.pop(first_key, None)
@@ -207,6 +203,7 @@ class TracePods:
                 del self._renamed[first_key]
                 if isinstance(problem, AlreadyExists):  # the trace has pods of such names, too
                     continue
+                self._clean_ups.discard(first_key)
                 if await self._has_namespace(key):
                     self._objects.leave_out({**manifest, "metadata": metadata}, problem)
                 return
@@ -224,8 +221,9 @@ class TracePods:
         """Delete finished pods: those that were cleaned up, and the oldest of very many, as the
         controller of real clusters does.
         """
-        while self._cleaned_up:
-            await self._delete_ended(self._cleaned_up.pop(0))
+        due, self._due = self._due, []
+        for key in due:
+            await self._delete_ended(key)
         while len(self._ended) > self._keeps_finished:
             await self._delete_ended(next(iter(self._ended)))
 
@@ -264,12 +262,13 @@ class TracePods:
             del self._living[key]
             if kind is EntryKind.FINISHED:
                 self.finished += 1
-                self._ended[key] = self._first_key(living) if living.lives else key
-                if living.is_cleaned_up:
-                    self._claim_users.discard(self._ended[key], living.arrival.manifest)
-                    self._cleaned_up.append(key)
+                first_key = self._ended[key] = self._first_key(living) if living.lives else key
+                if self._clean_ups.discard(first_key):
+                    self._due.append(key)
             elif self._replaces_lost:
                 self.lost.append(living)
+            else:
+                self._clean_ups.discard(self._first_key(living))
         self._on_change(kind)
 
     def _key(self, metadata: Json) -> str:
